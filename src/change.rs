@@ -1,0 +1,192 @@
+//! The vocabulary that all parts share: ids, the columns that the loader adds, why a record or a file is refused.
+
+use std::fmt;
+
+/// A micro-batch; only rises, even across a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(pub i64);
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A version of a Delta table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub i64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Fields of a good row that fit no column, as JSON.
+pub const RESCUED_DATA: &str = "_rescued_data";
+/// The file of a row, relative to the landing folder.
+pub const FILE_PATH: &str = "_file_path";
+/// The number of a record in its file, from 1.
+pub const FILE_ROW: &str = "_file_row";
+/// The modification time of the file when it was read.
+pub const FILE_MODIFIED_AT: &str = "_file_modified_at";
+/// The micro-batch that brought a row.
+pub const BATCH_ID: &str = "_batch_id";
+/// When the micro-batch was loaded.
+pub const LOADED_AT: &str = "_loaded_at";
+/// The flag of a soft delete in silver.
+pub const DELETED: &str = "deleted";
+
+/// Why a record is refused to quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RejectReason {
+    /// The text is not of the format.
+    Malformed,
+    /// A JSON line that is no object.
+    NotAnObject,
+    /// A value does not read as its column's type.
+    TypeMismatch,
+    /// A number is beyond its column's range.
+    Overflow,
+    /// A decimal has more digits behind the point than its column.
+    DecimalScale,
+    /// A time without offset in a TIMESTAMP column.
+    AmbiguousTimestamp,
+    /// A key column is NULL or absent.
+    NullKey,
+    /// A sequence column is NULL or absent.
+    NullSequence,
+    /// The operation is not in the closed set.
+    UnknownOp,
+    /// The operation is known and cannot be applied here.
+    UnsupportedOp,
+    /// Nested deeper than the limit.
+    TooDeep,
+    /// Larger than the limit.
+    TooLarge,
+    /// Not UTF-8.
+    InvalidUtf8,
+    /// A name stands twice in one object.
+    DuplicateKey,
+    /// A CSV record with more or fewer fields than its header.
+    ColumnCount,
+    /// A new column differs from a known one in case only.
+    ColumnCaseConflict,
+    /// A new column has a name that no table takes.
+    InvalidColumnName,
+}
+
+impl RejectReason {
+    /// The word in the quarantine table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RejectReason::Malformed => "malformed",
+            RejectReason::NotAnObject => "not_an_object",
+            RejectReason::TypeMismatch => "type_mismatch",
+            RejectReason::Overflow => "overflow",
+            RejectReason::DecimalScale => "decimal_scale",
+            RejectReason::AmbiguousTimestamp => "ambiguous_timestamp",
+            RejectReason::NullKey => "null_key",
+            RejectReason::NullSequence => "null_sequence",
+            RejectReason::UnknownOp => "unknown_op",
+            RejectReason::UnsupportedOp => "unsupported_op",
+            RejectReason::TooDeep => "too_deep",
+            RejectReason::TooLarge => "too_large",
+            RejectReason::InvalidUtf8 => "invalid_utf8",
+            RejectReason::DuplicateKey => "duplicate_key",
+            RejectReason::ColumnCount => "column_count",
+            RejectReason::ColumnCaseConflict => "column_case_conflict",
+            RejectReason::InvalidColumnName => "invalid_column_name",
+        }
+    }
+}
+
+/// Why a file is parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ParkReason {
+    /// A loaded file has other bytes now.
+    ChangedAfterLoad,
+    /// The file cannot be opened or read.
+    Unreadable,
+    /// A compressed stream ends early or is damaged.
+    TruncatedStream,
+    /// A CSV quote is never closed.
+    UnclosedQuote,
+    /// The bytes are not of the format.
+    NotThisFormat,
+    /// The text is in an encoding that is not supported.
+    UnsupportedEncoding,
+    /// More refused records than `max_bad_records`, `max_bad_percent` or `on_bad_record` allow.
+    TooManyBadRecords,
+    /// A new column under `fail_on_new_columns`.
+    NewColumns,
+    /// The file went away before it was loaded.
+    Vanished,
+    /// Unpacked it is larger than the limit.
+    TooLarge,
+}
+
+impl ParkReason {
+    /// Every reason, for parsing and for the docs.
+    pub const ALL: [ParkReason; 10] = [
+        ParkReason::ChangedAfterLoad,
+        ParkReason::Unreadable,
+        ParkReason::TruncatedStream,
+        ParkReason::UnclosedQuote,
+        ParkReason::NotThisFormat,
+        ParkReason::UnsupportedEncoding,
+        ParkReason::TooManyBadRecords,
+        ParkReason::NewColumns,
+        ParkReason::Vanished,
+        ParkReason::TooLarge,
+    ];
+
+    /// The word in the checkpoint.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ParkReason::ChangedAfterLoad => "changed_after_load",
+            ParkReason::Unreadable => "unreadable",
+            ParkReason::TruncatedStream => "truncated_stream",
+            ParkReason::UnclosedQuote => "unclosed_quote",
+            ParkReason::NotThisFormat => "not_this_format",
+            ParkReason::UnsupportedEncoding => "unsupported_encoding",
+            ParkReason::TooManyBadRecords => "too_many_bad_records",
+            ParkReason::NewColumns => "new_columns",
+            ParkReason::Vanished => "vanished",
+            ParkReason::TooLarge => "too_large",
+        }
+    }
+}
+
+/// A file that cannot be loaded as it is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFault {
+    /// The kind.
+    pub reason: ParkReason,
+    /// One line for the operator, with line or offset where there is one.
+    pub detail: String,
+}
+
+impl FileFault {
+    /// Makes a fault.
+    pub fn new(reason: ParkReason, detail: impl Into<String>) -> Self {
+        FileFault { reason, detail: detail.into() }
+    }
+}
+
+/// One refused record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reject {
+    /// From 1, counting every record of the file.
+    pub file_row: i64,
+    /// The physical line on which the record starts, from 1; `None` where the format has no lines.
+    pub file_line: Option<i64>,
+    /// Where the record starts in the (unpacked) file; `None` where the format has no such place.
+    pub byte_offset: Option<i64>,
+    /// The kind.
+    pub reason: RejectReason,
+    /// Names column and value.
+    pub detail: String,
+    /// The record as delivered; bytes that are not UTF-8 stand as `\xNN`.
+    pub raw: String,
+}

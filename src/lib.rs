@@ -1,0 +1,9 @@
+//! Loads files of changes exactly once into a bronze Delta table and folds them into a silver one.
+pub mod change;
+pub mod clock;
+pub mod crash;
+pub mod decode;
+pub mod error;
+pub mod landing;
+pub mod schema;
+pub mod settings;

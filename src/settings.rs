@@ -1,0 +1,322 @@
+//! Validated settings and their named defaults.
+//!
+//! What is typed (a settings file, flags) becomes [`Settings`] before anything in the world is touched.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The settings of every pipeline that one call may run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// In the order of the file.
+    pub pipelines: Vec<PipelineSettings>,
+}
+
+/// One landing folder, its checkpoint and its tables. Paths are absolute.
+#[derive(Clone, Debug)]
+pub struct PipelineSettings {
+    /// The name in `[pipeline.NAME]`.
+    pub name: String,
+    /// The SQLite checkpoint.
+    pub checkpoint: PathBuf,
+    /// Where files come from.
+    pub source: SourceSettings,
+    /// Where rows go as they came.
+    pub bronze: BronzeSettings,
+    /// Where changes are folded; `None` loads bronze only.
+    pub silver: Option<SilverSettings>,
+}
+
+/// `[pipeline.P.source]`.
+#[derive(Clone, Debug)]
+pub struct SourceSettings {
+    /// The landing folder.
+    pub path: PathBuf,
+    /// How files are read.
+    pub format: Format,
+    /// Which files; `None` means the default of the format.
+    pub path_glob_filter: Option<String>,
+    /// Spark DDL, not yet parsed.
+    pub schema_hints: String,
+    /// Columns without a hint get a type from their values; otherwise STRING.
+    pub infer_column_types: bool,
+    /// What a column that the table does not have means.
+    pub schema_evolution_mode: SchemaEvolutionMode,
+    /// What a record that cannot be read means.
+    pub on_bad_record: OnBadRecord,
+    /// What a value that does not fit its column means.
+    pub on_type_mismatch: OnTypeMismatch,
+    /// Past this many refused records a file is parked; `None` is unlimited.
+    pub max_bad_records: Option<u64>,
+    /// Past this share of refused records (0 to 100) a file is parked; `None` is unlimited.
+    pub max_bad_percent: Option<f64>,
+    /// Files that are there at the first start are loaded.
+    pub include_existing_files: bool,
+    /// What a changed file of a known name means.
+    pub allow_overwrites: AllowOverwrites,
+    /// What the same bytes under another name mean.
+    pub duplicate_content: DuplicateContent,
+    /// The most files in one micro-batch.
+    pub max_files_per_trigger: usize,
+    /// The most bytes in one micro-batch; a single larger file is a batch of its own.
+    pub max_bytes_per_trigger: u64,
+    /// Whether events wake the loop.
+    pub discovery: Discovery,
+    /// A full listing at least this often.
+    pub listing_interval: Duration,
+    /// How long a file must be unchanged.
+    pub settle: Duration,
+    /// What happens to a source file when silver holds its rows.
+    pub clean_source: CleanSource,
+    /// A column that a record does not carry.
+    pub absent_columns: AbsentColumns,
+    /// A text that means "value not sent"; `None` when not set.
+    pub unavailable_value: Option<String>,
+    /// `[pipeline.P.source.csv]`.
+    pub csv: CsvSettings,
+    /// `[pipeline.P.source.json]`.
+    pub json: JsonSettings,
+}
+
+/// `[pipeline.P.source.csv]`.
+#[derive(Clone, Debug)]
+pub struct CsvSettings {
+    /// One byte between fields.
+    pub delimiter: u8,
+    /// The first record names the columns; otherwise the order of `schema_hints` does.
+    pub header: bool,
+    /// `None` switches quoting off.
+    pub quote: Option<u8>,
+    /// The byte before a quote inside a quoted field; the default is the quote itself.
+    pub escape: Option<u8>,
+    /// An unquoted field of this text is NULL; the empty field always is.
+    pub null_value: Option<String>,
+    /// A quoted field may hold line breaks.
+    pub multi_line: bool,
+    /// Lines that start with this byte are no records.
+    pub comment: Option<u8>,
+    /// chrono format of dates; `None` is ISO 8601.
+    pub date_format: Option<String>,
+    /// chrono format of timestamps; `None` is ISO 8601.
+    pub timestamp_format: Option<String>,
+}
+
+impl Default for CsvSettings {
+    fn default() -> Self {
+        CsvSettings {
+            delimiter: b',',
+            header: true,
+            quote: Some(b'"'),
+            escape: None,
+            null_value: None,
+            multi_line: true,
+            comment: None,
+            date_format: None,
+            timestamp_format: None,
+        }
+    }
+}
+
+/// `[pipeline.P.source.json]`.
+#[derive(Clone, Debug, Default)]
+pub struct JsonSettings {
+    /// chrono format of timestamps; `None` is ISO 8601.
+    pub timestamp_format: Option<String>,
+    /// chrono format of dates; `None` is ISO 8601.
+    pub date_format: Option<String>,
+}
+
+/// `[pipeline.P.bronze]`.
+#[derive(Clone, Debug)]
+pub struct BronzeSettings {
+    /// The Delta table; the quarantine table is beside it, with `_quarantine` behind the name.
+    pub path: PathBuf,
+    /// Partition columns.
+    pub partition_by: Vec<String>,
+}
+
+impl BronzeSettings {
+    /// The quarantine table beside bronze.
+    pub fn quarantine_path(&self) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_os_string();
+        name.push("_quarantine");
+        self.path.with_file_name(name)
+    }
+}
+
+/// `[pipeline.P.silver]`.
+#[derive(Clone, Debug)]
+pub struct SilverSettings {
+    /// The Delta table.
+    pub path: PathBuf,
+    /// The columns that name a row; never empty.
+    pub keys: Vec<String>,
+    /// The source's order, compared left to right; never empty.
+    pub sequence_by: Vec<String>,
+    /// What each event is.
+    pub events: EventRules,
+    /// Which columns reach silver beside keys and sequence.
+    pub columns: ColumnSelection,
+    /// Whether a NULL in an upsert keeps the value so far.
+    pub ignore_null_updates: IgnoreNullUpdates,
+    /// What a delete leaves behind.
+    pub deletes: Deletes,
+    /// How rows that change are replaced.
+    pub write_mode: WriteMode,
+    /// Partition columns.
+    pub partition_by: Vec<String>,
+    /// Whether the table tells its readers what changed.
+    pub change_data_feed: bool,
+}
+
+/// How an event is told to be an upsert or a delete.
+#[derive(Clone, Debug)]
+pub enum EventRules {
+    /// SQL predicates; every other event is an upsert.
+    Predicates {
+        /// `apply_as_deletes`; `None` means no deletes.
+        deletes: Option<String>,
+    },
+    /// A closed set of values of one column.
+    Operations {
+        /// The column.
+        column: String,
+        /// Values that upsert.
+        upsert: Vec<String>,
+        /// Values that delete.
+        delete: Vec<String>,
+        /// Values that stay in bronze and out of silver.
+        skip: Vec<String>,
+    },
+}
+
+/// `column_list` or `except_column_list`.
+#[derive(Clone, Debug)]
+pub enum ColumnSelection {
+    /// All source columns but these.
+    AllExcept(Vec<String>),
+    /// Only these.
+    Only(Vec<String>),
+}
+
+/// `ignore_null_updates`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IgnoreNullUpdates {
+    /// NULL overwrites.
+    Never,
+    /// NULL keeps the value so far, in all columns.
+    All,
+    /// NULL keeps the value so far in these columns.
+    Columns(Vec<String>),
+}
+
+/// `format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// JSON lines.
+    Json,
+    /// Separated values.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+    /// Each file by its name and first bytes.
+    Auto,
+}
+
+/// `schema_evolution_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaEvolutionMode {
+    /// New columns are added at the end of the table.
+    AddNewColumns,
+    /// New columns go to `_rescued_data`.
+    Rescue,
+    /// A file with a new column is parked.
+    FailOnNewColumns,
+    /// New columns are ignored.
+    None,
+}
+
+/// `on_bad_record`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnBadRecord {
+    /// The record goes to quarantine, the others load.
+    Quarantine,
+    /// The file is parked, none of its rows load.
+    FailFile,
+    /// The loader stops with an error.
+    Stop,
+}
+
+/// `on_type_mismatch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnTypeMismatch {
+    /// The record goes to quarantine.
+    Quarantine,
+    /// The value goes to `_rescued_data`, its column is NULL.
+    Rescue,
+}
+
+/// `allow_overwrites`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllowOverwrites {
+    /// The file is parked as `changed_after_load`.
+    Park,
+    /// The change is not looked at.
+    Ignore,
+    /// The file's rows are replaced.
+    Replace,
+}
+
+/// `duplicate_content`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DuplicateContent {
+    /// The path alone is the identity.
+    Load,
+    /// The second file is loaded with no rows.
+    Skip,
+}
+
+/// `discovery`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discovery {
+    /// Events and listing.
+    Auto,
+    /// Listing alone.
+    List,
+}
+
+/// `clean_source`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CleanSource {
+    /// Files stay.
+    Off,
+    /// Files move to this folder, with their path below the landing folder.
+    Move(PathBuf),
+    /// Files are deleted.
+    Delete,
+}
+
+/// `absent_columns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbsentColumns {
+    /// Absent is NULL.
+    Null,
+    /// Absent keeps the value so far.
+    Keep,
+}
+
+/// `deletes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletes {
+    /// The row stays with `deleted = true`.
+    Soft,
+}
+
+/// `write_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Deletion vectors.
+    MergeOnRead,
+    /// Touched files are rewritten.
+    CopyOnWrite,
+}
