@@ -1,5 +1,7 @@
 //! Loads files of changes exactly once into a bronze Delta table and folds them into a silver one.
+pub mod batch;
 pub mod change;
+pub mod checkpoint;
 pub mod clock;
 pub mod crash;
 pub mod decode;
