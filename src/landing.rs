@@ -80,3 +80,50 @@ fn hex_digit(byte: u8) -> Option<u8> {
         .to_digit(16)
         .and_then(|digit| u8::try_from(digit).ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_not_text_lead_back_to_themselves() {
+        let names: [&[u8]; 8] = [
+            b"\xff\xfe",
+            b"a\xe2\x82",
+            b"\\",
+            b"\\xFF",
+            b"\\\\x41",
+            b"line\nbreak\ttab\x7f",
+            "\u{85}\u{9b}".as_bytes(),
+            "caf\u{e9}/\u{4e2d}.json".as_bytes(),
+        ];
+        for name in names {
+            let name = OsStr::from_bytes(name);
+            let text = encode_name(name);
+            assert!(!text.chars().any(char::is_control), "{text:?}");
+            assert_eq!(decode_name(&text), name, "{text:?}");
+        }
+        let every: Vec<u8> = (1..=255).collect();
+        assert_eq!(
+            decode_name(&encode_name(OsStr::from_bytes(&every))).as_bytes(),
+            every
+        );
+    }
+
+    #[test]
+    fn text_stays_readable() {
+        assert_eq!(
+            encode_name(OsStr::new("day 1/caf\u{e9}%2F[2].json")),
+            "day 1/caf\u{e9}%2F[2].json"
+        );
+        assert_eq!(
+            encode_name(OsStr::from_bytes(b"a\xff\nb\\")),
+            "a\\xFF\\x0Ab\\\\"
+        );
+    }
+
+    #[test]
+    fn backslash_that_starts_no_escape_stands_for_itself() {
+        assert_eq!(decode_name("a\\xZZ\\q\\"), OsStr::new("a\\xZZ\\q\\"));
+    }
+}
