@@ -3,369 +3,259 @@
 //! The tables are the truth, this is the plan and the ledger of files. A state moves forward only after the Delta commit
 //! that makes it true, so an older state of the database is safe: recovery reads the tables' transactions again. A read
 //! that fails is an error, never "nothing there". All calls block; keep them off async threads.
+//!
+//! Every call that writes is one transaction, synced before it returns: if the program stops inside, all or nothing of it
+//! has survived.
 
+mod batches;
+mod files;
+mod lock;
+mod open;
+mod reconcile;
+pub mod record;
 pub mod state;
 
+pub use lock::{Holder, holder};
+pub use record::{
+    ApplyCounters, BatchRecord, BatchState, Counts, FileOutcome, FileRecord, OutcomeKind,
+    Reconciled, Selector,
+};
 pub use state::{FileEvent, FileState};
 
-use crate::batch::{BatchId, BatchLimits, MicroBatch};
-use crate::change::{FileFault, Version};
+use crate::batch::BatchId;
+use crate::change::Version;
 use crate::clock::Micros;
-use crate::error::Result;
-use crate::landing::{LandingFile, Listing};
-use crate::settings::AllowOverwrites;
+use crate::error::{Error, ErrorKind, Result};
+use crate::landing::encode_name;
+use lock::Lock;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
-
-/// One row of the ledger: everything known about a file ever seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileRecord {
-    /// See `landing::encode_name`.
-    pub path: String,
-    /// Where it stands.
-    pub state: FileState,
-    /// Bytes, as last seen.
-    pub size: u64,
-    /// Microseconds since the epoch, as last seen.
-    pub modified_at: Micros,
-    /// blake3 hex of the content that was loaded; `None` while nothing of it is loaded, or when it is not known.
-    pub content_hash: Option<String>,
-    /// Rows in bronze.
-    pub rows_loaded: u64,
-    /// Rows in quarantine.
-    pub rows_quarantined: u64,
-    /// The batch that holds or loaded it.
-    pub batch_id: Option<BatchId>,
-    /// The bronze version that holds its rows.
-    pub bronze_version: Option<Version>,
-    /// When a listing first named it.
-    pub discovered_at: Micros,
-    /// When it was loaded.
-    pub loaded_at: Option<Micros>,
-    /// In how many batches it was since it was last discovered, changed or reset.
-    pub attempts: u32,
-    /// When a parked file is tried again by itself, or a failed clean-up is; `None` is never.
-    pub next_try_at: Option<Micros>,
-    /// Why it is parked (`ParkReason`), or a remark on a loaded file: `clean_failed`, `duplicate_content`, `existed_before`.
-    pub reason: Option<String>,
-    /// One line for the operator.
-    pub detail: Option<String>,
-    /// Rows of it may stand in bronze or quarantine from an earlier batch.
-    pub replaces: bool,
-    /// Size of the loaded content.
-    pub loaded_size: Option<u64>,
-    /// Modification time of the loaded content.
-    pub loaded_modified_at: Option<Micros>,
-}
-
-/// What decoding found for one file of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileOutcome {
-    /// The file.
-    pub path: String,
-    /// blake3 hex of the bytes that were read; `None` when none were.
-    pub content_hash: Option<String>,
-    /// What becomes of it when the batch is confirmed.
-    pub result: OutcomeKind,
-}
-
-/// What becomes of a file when its batch is confirmed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OutcomeKind {
-    /// Its rows go to bronze, its rejects to quarantine.
-    Loaded {
-        /// Rows for bronze.
-        rows: u64,
-        /// Rejects for quarantine.
-        quarantined: u64,
-    },
-    /// None of its rows load.
-    Parked {
-        /// Why.
-        fault: FileFault,
-        /// When to try again by itself; `None` waits for new bytes or a reset.
-        next_try_at: Option<Micros>,
-    },
-    /// It changed while it was read: back to pending.
-    Again,
-    /// It is gone: parked as `vanished`, pending when it is back.
-    Vanished,
-    /// The same bytes are loaded under another name: loaded with no rows.
-    Duplicate {
-        /// The other name.
-        of: String,
-    },
-}
-
-/// What one apply to silver did.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ApplyCounters {
-    /// Keys that are new.
-    pub rows_inserted: u64,
-    /// Rows with new values.
-    pub rows_updated: u64,
-    /// Rows deleted or flagged.
-    pub rows_deleted: u64,
-    /// Events below the sequence of their row.
-    pub rows_late: u64,
-    /// Events that were known.
-    pub rows_repeated: u64,
-    /// Events of equal sequence and different content.
-    pub conflicts: u64,
-    /// Wall time from plan to apply.
-    pub seconds: f64,
-}
-
-/// How far a batch came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchState {
-    /// Frozen, not confirmed.
-    Planned,
-    /// In bronze.
-    Loaded,
-    /// In silver, or nothing of it is to be applied.
-    Applied,
-    /// Given up; its id is never used again.
-    Abandoned,
-}
-
-/// One row of the batches.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BatchRecord {
-    /// The batch.
-    pub batch_id: BatchId,
-    /// The epoch it was planned in.
-    pub epoch: i64,
-    /// How far it came.
-    pub state: BatchState,
-    /// When it was frozen.
-    pub planned_at: Micros,
-    /// The bronze version that holds it.
-    pub bronze_version: Option<Version>,
-    /// The silver version that holds it.
-    pub silver_version: Option<Version>,
-    /// Files that were planned.
-    pub files: u64,
-    /// Rows that went to bronze.
-    pub rows: u64,
-    /// What the apply did; of several batches in one apply the last one carries the sums.
-    pub counters: ApplyCounters,
-}
-
-/// What a reconcile changed, and what is left for the caller to do.
-#[derive(Clone, Debug, Default)]
-pub struct Reconciled {
-    /// Files never seen before.
-    pub new: u64,
-    /// Pending or parked files with new bytes, pending now.
-    pub changed: Vec<String>,
-    /// Vanished files that are back, pending now.
-    pub returned: Vec<String>,
-    /// Files that went away before they were loaded, parked now.
-    pub vanished: Vec<String>,
-    /// Loaded files with another size or time: hash them, then `confirm_touched` or `confirm_changed`.
-    pub to_rehash: Vec<LandingFile>,
-    /// Listed files that wait for a batch, in path order; for `Settler::look`.
-    pub waiting: Vec<LandingFile>,
-}
-
-/// Numbers over the whole ledger.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Files by state.
-    pub pending: u64,
-    /// Files by state.
-    pub planned: u64,
-    /// Files by state.
-    pub loaded: u64,
-    /// Files by state.
-    pub parked: u64,
-    /// Files by state.
-    pub cleaned: u64,
-    /// Bytes of the pending files.
-    pub bytes_pending: u64,
-    /// When the oldest pending file was discovered.
-    pub oldest_pending_at: Option<Micros>,
-    /// Rows in bronze.
-    pub rows_loaded: u64,
-    /// Rows in quarantine.
-    pub rows_quarantined: u64,
-}
-
-/// Which files a reset takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selector {
-    /// By pattern: without `/` on the file name, with `/` on the relative path.
-    Glob(String),
-    /// Every parked file.
-    Failed,
-    /// Every file.
-    All,
-}
-
-/// Who holds a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// Process id; `None` when the lock file does not say.
-    pub pid: Option<u32>,
-    /// ISO 8601, UTC; empty when the lock file does not say.
-    pub since: String,
-}
-
-/// Who holds the checkpoint now; `None` when nobody does.
-pub fn holder(checkpoint: &Path) -> Result<Option<Holder>> {
-    let _ = checkpoint;
-    todo!()
-}
 
 /// The open checkpoint of one pipeline.
 #[derive(Debug)]
-pub struct CheckpointStore {}
+pub struct CheckpointStore {
+    path: PathBuf,
+    connection: Connection,
+    pipeline_id: String,
+    journal_note: Option<String>,
+    /// Last, so that the database is closed before another loader may open it; `None` when opened for reading.
+    _lock: Option<Lock>,
+}
 
-#[allow(unused_variables)]
+const SELECT_IDENTITY: &str = "SELECT pipeline_id, source_path FROM meta";
+const INSERT_META: &str = "
+    INSERT INTO meta (one, pipeline_id, source_path, epoch, next_batch_id, first_listing_done, created_at)
+    VALUES (1, ?1, ?2, 1, 1, 0, ?3)";
+
 impl CheckpointStore {
-    /// Takes the one-loader lock, then opens or creates the database.
+    /// Takes the one-loader lock, then opens the database or makes a new one.
+    ///
+    /// Fails with `Held` when another loader has it, `Settings` when it belongs to another landing folder, `Unavailable`
+    /// when it is damaged or not usable; nothing is changed then.
     pub fn open(path: &Path, pipeline: &str, source_path: &Path, now: Micros) -> Result<Self> {
-        todo!()
+        open::make_folder(path)?;
+        let lock = Lock::take(path, now)?;
+        CheckpointStore::open_locked(lock, path, pipeline, source_path, now)
     }
-    /// Like `open` on an empty database: a file that is there is moved aside and its new name returned (rebuild).
+
+    /// Like [`CheckpointStore::open`] on a new database: one that is there, damaged or not, is moved aside, and its new
+    /// name is returned.
     pub fn open_afresh(
         path: &Path,
         pipeline: &str,
         source_path: &Path,
         now: Micros,
     ) -> Result<(Self, Option<PathBuf>)> {
-        todo!()
+        open::make_folder(path)?;
+        let lock = Lock::take(path, now)?;
+        let kept = open::move_aside(path, &lock::iso(now).replace([':', '-'], ""))?;
+        Ok((
+            CheckpointStore::open_locked(lock, path, pipeline, source_path, now)?,
+            kept,
+        ))
     }
-    /// Opens without lock, for reports while a loader may run; `None` when there is no checkpoint.
+
+    /// Opens without the lock, for reports while a loader may run; every write fails. `None` when there is no checkpoint.
     pub fn open_read_only(path: &Path) -> Result<Option<Self>> {
-        todo!()
+        let Some(connection) = open::open_for_reading(path)? else {
+            return Ok(None);
+        };
+        let identity =
+            identity(&connection).map_err(|error| open::explain(path, "PIPELINE", error))?;
+        let Some((pipeline_id, _)) = identity else {
+            return Ok(None);
+        };
+        Ok(Some(CheckpointStore {
+            path: path.to_owned(),
+            connection,
+            pipeline_id,
+            journal_note: None,
+            _lock: None,
+        }))
     }
-    /// No batch was ever planned and no file recorded: with a non-empty bronze the checkpoint was lost.
-    pub fn is_new(&self) -> bool {
-        todo!()
+
+    fn open_locked(
+        lock: Lock,
+        path: &Path,
+        pipeline: &str,
+        source_path: &Path,
+        now: Micros,
+    ) -> Result<Self> {
+        let opened = open::open_database(path, pipeline)?;
+        let mut store = CheckpointStore {
+            path: path.to_owned(),
+            connection: opened.connection,
+            pipeline_id: pipeline.to_owned(),
+            journal_note: opened.journal_note,
+            _lock: Some(lock),
+        };
+        let source = resolved(source_path);
+        match store.read(identity)? {
+            Some((pipeline_id, known_source)) => {
+                store.accept_source(pipeline, &known_source, &source)?;
+                store.pipeline_id = pipeline_id;
+            }
+            None => store.initialize(pipeline, &source, now)?,
+        }
+        Ok(store)
     }
-    /// The name at creation; part of the app ids of Delta transactions.
+
+    fn initialize(&mut self, pipeline: &str, source: &str, now: Micros) -> Result<()> {
+        self.write(|transaction| {
+            transaction.execute(INSERT_META, (pipeline, source, now))?;
+            Ok(())
+        })?;
+        // The identity must be in the database file itself, so that it outlives a lost `-wal` file.
+        self.read(|connection| {
+            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            Ok(())
+        })
+    }
+
+    fn accept_source(&self, pipeline: &str, known: &str, present: &str) -> Result<()> {
+        if known == present {
+            return Ok(());
+        }
+        Err(Error::settings(format!(
+            "checkpoint {} belongs to the landing folder {known}, but the settings say {present}",
+            self.path.display()
+        ))
+        .hint(format!(
+            "name another checkpoint, move the folder back, or accept the new place with `landfall rebuild {pipeline} checkpoint`"
+        )))
+    }
+
+    /// No batch was ever planned here: beside a bronze table that holds rows, the checkpoint was lost.
+    pub fn is_new(&self) -> Result<bool> {
+        Ok(self.next_batch_id()? == BatchId(1))
+    }
+
+    /// The name of the pipeline when the checkpoint was made; part of the app ids of its Delta transactions.
     pub fn pipeline_id(&self) -> &str {
-        todo!()
+        &self.pipeline_id
     }
-    /// One line when the journal is not WAL because of the file system.
+
+    /// One line when the journal is not WAL, because of the file system.
     pub fn journal_note(&self) -> Option<&str> {
-        todo!()
+        self.journal_note.as_deref()
     }
+
+    /// Rises with every reset; part of the app ids of Delta transactions.
     pub fn epoch(&self) -> Result<i64> {
-        todo!()
+        self.read(|connection| {
+            Ok(connection.query_row("SELECT epoch FROM meta", [], |row| row.get(0))?)
+        })
     }
+
+    /// The id of the next batch. Above every id used here; a table that holds this id or a higher one, in whatever
+    /// epoch, proves that the checkpoint is older than the table.
     pub fn next_batch_id(&self) -> Result<BatchId> {
-        todo!()
+        let id = |connection: &Connection| {
+            Ok(connection.query_row("SELECT next_batch_id FROM meta", [], |row| row.get(0))?)
+        };
+        Ok(BatchId(self.read(id)?))
     }
+
     /// The bronze version up to which silver is confirmed.
     pub fn applied_up_to(&self) -> Result<Option<Version>> {
-        todo!()
+        let version = |connection: &Connection| {
+            Ok(
+                connection.query_row("SELECT applied_up_to FROM meta", [], |row| {
+                    row.get::<_, Option<i64>>(0)
+                })?,
+            )
+        };
+        Ok(self.read(version)?.map(Version))
     }
-    pub fn reconcile(
-        &mut self,
-        listing: &Listing,
-        allow_overwrites: AllowOverwrites,
-        include_existing_files: bool,
-        now: Micros,
-    ) -> Result<Reconciled> {
-        todo!()
-    }
-    pub fn confirm_touched(&mut self, file: &LandingFile) -> Result<()> {
-        todo!()
-    }
-    pub fn confirm_changed(
-        &mut self,
-        file: &LandingFile,
-        allow_overwrites: AllowOverwrites,
-    ) -> Result<FileState> {
-        todo!()
-    }
-    pub fn plan(
-        &mut self,
-        settled: &dyn Fn(&str) -> bool,
-        limits: BatchLimits,
-        now: Micros,
-    ) -> Result<Option<MicroBatch>> {
-        todo!()
-    }
-    pub fn planned(&self) -> Result<Option<MicroBatch>> {
-        todo!()
-    }
-    pub fn release(&mut self, batch: BatchId) -> Result<()> {
-        todo!()
-    }
-    pub fn prepare(&mut self, batch: BatchId, outcomes: &[FileOutcome]) -> Result<()> {
-        todo!()
-    }
-    pub fn prepared(&self, batch: BatchId) -> Result<Option<Vec<FileOutcome>>> {
-        todo!()
-    }
-    /// Applies the prepared outcomes. `bronze_version` is `None` when nothing was committed.
-    pub fn confirm_loaded(
-        &mut self,
-        batch: BatchId,
-        bronze_version: Option<Version>,
-        now: Micros,
-    ) -> Result<()> {
-        todo!()
-    }
-    /// All loaded batches up to `bronze_version` are applied; the newest carries the counters. Without silver `silver_version` is `None`.
-    pub fn confirm_applied(
-        &mut self,
-        bronze_version: Version,
-        silver_version: Option<Version>,
-        counters: &ApplyCounters,
-    ) -> Result<()> {
-        todo!()
-    }
-    /// The path of a loaded file with this content.
-    pub fn known_content(&self, hash: &str) -> Result<Option<String>> {
-        todo!()
-    }
-    /// Loaded files of applied batches whose source is not cleaned; failed ones when their next try is due.
-    pub fn to_clean(&self, now: Micros) -> Result<Vec<FileRecord>> {
-        todo!()
-    }
-    pub fn confirm_cleaned(&mut self, path: &str) -> Result<()> {
-        todo!()
-    }
-    pub fn clean_failed(&mut self, path: &str, detail: &str, next_try_at: Micros) -> Result<()> {
-        todo!()
-    }
-    pub fn reset_candidates(&self, selector: &Selector) -> Result<Vec<FileRecord>> {
-        todo!()
-    }
-    /// Starts a new epoch and makes the files pending; returns the epoch.
-    pub fn reset(&mut self, paths: &[String]) -> Result<i64> {
-        todo!()
-    }
-    pub fn files(&self, state: Option<FileState>, each: &mut dyn FnMut(FileRecord)) -> Result<()> {
-        todo!()
-    }
-    pub fn file(&self, path: &str) -> Result<Option<FileRecord>> {
-        todo!()
-    }
-    pub fn counts(&self) -> Result<Counts> {
-        todo!()
-    }
-    pub fn last_batch(&self) -> Result<Option<BatchRecord>> {
-        todo!()
-    }
+
+    /// Keeps one line about the last failure for `status`; `None` clears it.
     pub fn set_last_error(&mut self, message: Option<&str>) -> Result<()> {
-        todo!()
+        self.write(|transaction| {
+            transaction.execute(
+                "UPDATE meta SET last_error = ?1 WHERE last_error IS NOT ?1",
+                (message,),
+            )?;
+            Ok(())
+        })
     }
+
+    /// What [`CheckpointStore::set_last_error`] kept.
     pub fn last_error(&self) -> Result<Option<String>> {
-        todo!()
+        self.read(|connection| {
+            Ok(connection.query_row("SELECT last_error FROM meta", [], |row| row.get(0))?)
+        })
     }
-    /// Fills a new checkpoint from what the tables say.
-    pub fn rebuild_from(
-        &mut self,
-        records: Vec<FileRecord>,
-        next_batch: BatchId,
-        epoch: i64,
-        now: Micros,
-    ) -> Result<()> {
-        todo!()
+
+    /// Reads; an error names the checkpoint.
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        work(&self.connection).map_err(|error| self.explain(error))
     }
+
+    /// Does `work` in one transaction; nothing of it survives an error.
+    fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T>) -> Result<T> {
+        let result = (|| {
+            let transaction = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })();
+        result.map_err(|error| self.explain(error))
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Bug | ErrorKind::Settings => error,
+            _ => open::explain(&self.path, &self.pipeline_id, error),
+        }
+    }
+}
+
+fn identity(connection: &Connection) -> Result<Option<(String, String)>> {
+    let mut statement = connection.prepare(SELECT_IDENTITY)?;
+    let mut rows = statement.query([])?;
+    match rows.next()? {
+        Some(row) => Ok(Some((row.get(0)?, row.get(1)?))),
+        None => Ok(None),
+    }
+}
+
+/// The landing folder without links as far as it exists, as text that leads back to it.
+fn resolved(source_path: &Path) -> String {
+    for ancestor in source_path.ancestors() {
+        let Ok(canonical) = std::fs::canonicalize(ancestor) else {
+            continue;
+        };
+        let rest = source_path.strip_prefix(ancestor).unwrap_or(Path::new(""));
+        return encode_name(canonical.join(rest).as_os_str())
+            .trim_end_matches('/')
+            .to_owned();
+    }
+    encode_name(source_path.as_os_str())
+}
+
+/// A count or size as the database stores it; no file or table reaches the limit.
+fn stored(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,0 +1,340 @@
+//! The ledger of files: look at it, reset, clean, rebuild. What a listing means for it is in `reconcile`.
+
+use super::record::{REMARK_CLEAN_FAILED, REMARK_DUPLICATE_CONTENT};
+use super::{CheckpointStore, Counts, FileEvent, FileRecord, FileState, Selector, stored};
+use crate::batch::BatchId;
+use crate::change::Version;
+use crate::clock::Micros;
+use crate::error::{Error, Result};
+use crate::landing::list::glob_matcher;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+use std::collections::BTreeMap;
+
+const COLUMNS: &str = "path, state, size, modified_at, content_hash, rows_loaded, rows_quarantined, batch_id, \
+    bronze_version, discovered_at, loaded_at, attempts, next_try_at, reason, detail, replaces, loaded_size, \
+    loaded_modified_at";
+
+const SELECT_COUNTS: &str = "
+    SELECT state, count(*), sum(size), min(discovered_at), sum(rows_loaded), sum(rows_quarantined)
+    FROM files GROUP BY state";
+
+const SELECT_CONTENT: &str = "
+    SELECT path FROM files
+    WHERE content_hash = ?1 AND state IN ('loaded', 'cleaned') AND reason IS NOT ?2
+    ORDER BY path LIMIT 1";
+
+const UPDATE_CLEANED: &str = "
+    UPDATE files SET state = ?2, reason = NULL, detail = NULL, next_try_at = NULL WHERE path = ?1";
+
+const UPDATE_CLEAN_FAILED: &str = "
+    UPDATE files SET reason = ?2, detail = ?3, next_try_at = ?4 WHERE path = ?1 AND state = 'loaded'";
+
+/// Earlier rows stay in the record until others take their place.
+const UPDATE_RESET: &str = "
+    UPDATE files
+    SET state = ?2, replaces = 1, attempts = 0, next_try_at = NULL, reason = NULL, detail = NULL
+    WHERE path = ?1";
+
+const INSERT_FILE: &str = "
+    INSERT INTO files (path, state, size, modified_at, content_hash, rows_loaded, rows_quarantined, batch_id,
+        bronze_version, discovered_at, loaded_at, attempts, next_try_at, reason, detail, replaces, loaded_size,
+        loaded_modified_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+
+const INSERT_KNOWN_BATCH: &str = "
+    INSERT INTO batches (batch_id, epoch, state, planned_at, bronze_version, files, rows)
+    VALUES (?1, ?2, 'loaded', ?3, ?4, ?5, ?6)";
+
+impl CheckpointStore {
+    /// Hands every file, or those of one state, to `each`, in path order.
+    pub fn files(&self, state: Option<FileState>, each: &mut dyn FnMut(FileRecord)) -> Result<()> {
+        self.read(|connection| match state {
+            Some(state) => {
+                let filter = format!("WHERE state = '{state}' ORDER BY path");
+                for_each_file(connection, &filter, &mut |record| {
+                    each(record);
+                    Ok(())
+                })
+            }
+            None => for_each_file(connection, "ORDER BY path", &mut |record| {
+                each(record);
+                Ok(())
+            }),
+        })
+    }
+
+    /// What is known about one file; `None` when no listing ever named it.
+    pub fn file(&self, path: &str) -> Result<Option<FileRecord>> {
+        self.read(|connection| {
+            let sql = format!("SELECT {COLUMNS} FROM files WHERE path = ?1");
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query((path,))?;
+            rows.next()?.map(record).transpose()
+        })
+    }
+
+    /// Numbers over the whole ledger; one pass over it.
+    pub fn counts(&self) -> Result<Counts> {
+        self.read(|connection| {
+            let mut counts = Counts::default();
+            let mut statement = connection.prepare_cached(SELECT_COUNTS)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let files = unsigned(row, 1)?;
+                counts.rows_loaded += unsigned(row, 4)?;
+                counts.rows_quarantined += unsigned(row, 5)?;
+                match FileState::parse(&row.get::<_, String>(0)?)? {
+                    FileState::Pending => {
+                        counts.pending = files;
+                        counts.bytes_pending = unsigned(row, 2)?;
+                        counts.oldest_pending_at = row.get(3)?;
+                    }
+                    FileState::Planned => counts.planned = files,
+                    FileState::Loaded => counts.loaded = files,
+                    FileState::Parked => counts.parked = files,
+                    FileState::Cleaned => counts.cleaned = files,
+                }
+            }
+            Ok(counts)
+        })
+    }
+
+    /// The path of a file that holds this content and whose rows are in bronze (`duplicate_content = "skip"`).
+    pub fn known_content(&self, hash: &str) -> Result<Option<String>> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(SELECT_CONTENT)?;
+            Ok(statement
+                .query_row((hash, REMARK_DUPLICATE_CONTENT), |row| row.get(0))
+                .optional()?)
+        })
+    }
+
+    /// Loaded files whose batch is applied and whose source is not cleaned, in path order; one whose cleaning failed when
+    /// its next try is due. Before the caller moves or deletes a source it compares size and time with the record: a
+    /// file that changed since is not the one that was loaded.
+    pub fn to_clean(&self, now: Micros) -> Result<Vec<FileRecord>> {
+        let filter = format!(
+            "WHERE state = 'loaded' AND (next_try_at IS NULL OR next_try_at <= {now})
+             AND batch_id IN (SELECT batch_id FROM batches WHERE state = 'applied') ORDER BY path"
+        );
+        self.read(|connection| {
+            let mut records = Vec::new();
+            for_each_file(connection, &filter, &mut |record| {
+                records.push(record);
+                Ok(())
+            })?;
+            Ok(records)
+        })
+    }
+
+    /// The source file was moved or deleted, or was gone already.
+    pub fn confirm_cleaned(&mut self, path: &str) -> Result<()> {
+        self.write(|transaction| {
+            let state = state_of(transaction, path)?.next(FileEvent::Clean)?;
+            transaction
+                .prepare_cached(UPDATE_CLEANED)?
+                .execute((path, state.as_str()))?;
+            Ok(())
+        })
+    }
+
+    /// The source file could not be moved or deleted: it stays loaded, with the remark `clean_failed`.
+    pub fn clean_failed(&mut self, path: &str, detail: &str, next_try_at: Micros) -> Result<()> {
+        self.write(|transaction| {
+            state_of(transaction, path)?.next(FileEvent::Clean)?;
+            transaction.prepare_cached(UPDATE_CLEAN_FAILED)?.execute((
+                path,
+                REMARK_CLEAN_FAILED,
+                detail,
+                next_try_at,
+            ))?;
+            Ok(())
+        })
+    }
+
+    /// The files that a reset would take, in path order. The caller leaves out those that are no longer there.
+    pub fn reset_candidates(&self, selector: &Selector) -> Result<Vec<FileRecord>> {
+        let takes: Box<dyn Fn(&FileRecord) -> bool> = match selector {
+            Selector::All => Box::new(|_| true),
+            Selector::Failed => Box::new(|record| record.state == FileState::Parked),
+            Selector::Glob(pattern) => {
+                let matcher = glob_matcher(pattern)?;
+                Box::new(move |record| matcher.matches(&record.path))
+            }
+        };
+        let mut records = Vec::new();
+        self.files(None, &mut |record| {
+            if takes(&record) {
+                records.push(record);
+            }
+        })?;
+        Ok(records)
+    }
+
+    /// Starts a new epoch and makes these files pending, to be loaded in the place of their earlier rows; returns the
+    /// epoch. Fails, and changes nothing, while a batch is planned or when a path is not known.
+    pub fn reset(&mut self, paths: &[String]) -> Result<i64> {
+        self.write(|transaction| {
+            for path in paths {
+                let state = state_of(transaction, path)?.next(FileEvent::Retry)?;
+                transaction
+                    .prepare_cached(UPDATE_RESET)?
+                    .execute((path, state.as_str()))?;
+            }
+            transaction.execute("UPDATE meta SET epoch = epoch + 1", [])?;
+            Ok(transaction.query_row("SELECT epoch FROM meta", [], |row| row.get(0))?)
+        })
+    }
+
+    /// Fills a new checkpoint from what the tables say. `next_batch` is above every batch id in the tables, `epoch` not
+    /// below any epoch in them. The batches count as loaded; `confirm_applied` says what silver holds of them.
+    pub fn rebuild_from(
+        &mut self,
+        records: Vec<FileRecord>,
+        next_batch: BatchId,
+        epoch: i64,
+        now: Micros,
+    ) -> Result<()> {
+        self.write(|transaction| {
+            let files: i64 =
+                transaction.query_row("SELECT count(*) FROM files", [], |row| row.get(0))?;
+            if files > 0 {
+                return Err(Error::bug(
+                    "a checkpoint that holds files cannot be rebuilt in place",
+                ));
+            }
+            insert_known_batches(transaction, &records, epoch, now)?;
+            for record in &records {
+                if record.batch_id.is_some_and(|batch| batch >= next_batch) {
+                    return Err(Error::bug(format!(
+                        "file {} is in a batch of the future",
+                        record.path
+                    )));
+                }
+                insert_record(transaction, record)?;
+            }
+            transaction.execute(
+                "UPDATE meta SET next_batch_id = ?1, epoch = ?2, first_listing_done = 1",
+                (next_batch.0, epoch),
+            )?;
+            Ok(())
+        })
+    }
+}
+
+/// The state of a file that must be known.
+pub(super) fn state_of(connection: &Connection, path: &str) -> Result<FileState> {
+    let mut statement = connection.prepare_cached("SELECT state FROM files WHERE path = ?1")?;
+    let word: Option<String> = statement.query_row((path,), |row| row.get(0)).optional()?;
+    match word {
+        Some(word) => FileState::parse(&word),
+        None => Err(Error::bug(format!("file {path} is not in the checkpoint"))),
+    }
+}
+
+/// A count of the database, which its checks keep from being negative.
+pub(super) fn unsigned(row: &Row<'_>, index: usize) -> Result<u64> {
+    let number: Option<i64> = row.get(index)?;
+    let number = number.unwrap_or(0);
+    Ok(u64::try_from(number)
+        .map_err(|_| rusqlite::Error::IntegralValueOutOfRange(index, number))?)
+}
+
+fn for_each_file(
+    connection: &Connection,
+    filter: &str,
+    each: &mut dyn FnMut(FileRecord) -> Result<()>,
+) -> Result<()> {
+    let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM files {filter}"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        each(record(row)?)?;
+    }
+    Ok(())
+}
+
+fn record(row: &Row<'_>) -> Result<FileRecord> {
+    Ok(FileRecord {
+        path: row.get(0)?,
+        state: FileState::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?,
+        size: unsigned(row, 2)?,
+        modified_at: row.get(3)?,
+        content_hash: row.get(4)?,
+        rows_loaded: unsigned(row, 5)?,
+        rows_quarantined: unsigned(row, 6)?,
+        batch_id: row.get::<_, Option<i64>>(7)?.map(BatchId),
+        bronze_version: row.get::<_, Option<i64>>(8)?.map(Version),
+        discovered_at: row.get(9)?,
+        loaded_at: row.get(10)?,
+        attempts: row.get(11)?,
+        next_try_at: row.get(12)?,
+        reason: row.get(13)?,
+        detail: row.get(14)?,
+        replaces: row.get(15)?,
+        loaded_size: row
+            .get::<_, Option<i64>>(16)?
+            .map(|_| unsigned(row, 16))
+            .transpose()?,
+        loaded_modified_at: row.get(17)?,
+    })
+}
+
+fn insert_record(transaction: &Transaction<'_>, record: &FileRecord) -> Result<()> {
+    transaction
+        .prepare_cached(INSERT_FILE)?
+        .execute(rusqlite::params![
+            record.path,
+            record.state.as_str(),
+            stored(record.size),
+            record.modified_at,
+            record.content_hash,
+            stored(record.rows_loaded),
+            stored(record.rows_quarantined),
+            record.batch_id.map(|batch| batch.0),
+            record.bronze_version.map(|version| version.0),
+            record.discovered_at,
+            record.loaded_at,
+            record.attempts,
+            record.next_try_at,
+            record.reason,
+            record.detail,
+            record.replaces,
+            record.loaded_size.map(stored),
+            record.loaded_modified_at,
+        ])?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct KnownBatch {
+    bronze_version: Option<Version>,
+    files: u64,
+    rows: u64,
+}
+
+fn insert_known_batches(
+    transaction: &Transaction<'_>,
+    records: &[FileRecord],
+    epoch: i64,
+    now: Micros,
+) -> Result<()> {
+    let mut batches: BTreeMap<BatchId, KnownBatch> = BTreeMap::new();
+    for record in records {
+        let Some(id) = record.batch_id else { continue };
+        let batch = batches.entry(id).or_default();
+        batch.bronze_version = batch.bronze_version.max(record.bronze_version);
+        batch.files += 1;
+        batch.rows += record.rows_loaded;
+    }
+    for (id, batch) in batches {
+        transaction.prepare_cached(INSERT_KNOWN_BATCH)?.execute((
+            id.0,
+            epoch,
+            now,
+            batch.bronze_version.map(|version| version.0),
+            stored(batch.files),
+            stored(batch.rows),
+        ))?;
+    }
+    Ok(())
+}
