@@ -9,6 +9,8 @@
 
 mod batches;
 mod files;
+#[cfg(test)]
+mod fixture;
 mod lock;
 mod open;
 mod reconcile;
@@ -39,7 +41,7 @@ pub struct CheckpointStore {
     pipeline_id: String,
     journal_note: Option<String>,
     /// Last, so that the database is closed before another loader may open it; `None` when opened for reading.
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
 const SELECT_IDENTITY: &str = "SELECT pipeline_id, source_path FROM meta";
@@ -90,7 +92,7 @@ impl CheckpointStore {
             connection,
             pipeline_id,
             journal_note: None,
-            _lock: None,
+            lock: None,
         }))
     }
 
@@ -107,7 +109,7 @@ impl CheckpointStore {
             connection: opened.connection,
             pipeline_id: pipeline.to_owned(),
             journal_note: opened.journal_note,
-            _lock: Some(lock),
+            lock: Some(lock),
         };
         let source = resolved(source_path);
         match store.read(identity)? {
@@ -204,6 +206,11 @@ impl CheckpointStore {
         self.read(|connection| {
             Ok(connection.query_row("SELECT last_error FROM meta", [], |row| row.get(0))?)
         })
+    }
+
+    /// Whether this is the one loader's store.
+    fn is_writable(&self) -> bool {
+        self.lock.is_some()
     }
 
     /// Reads; an error names the checkpoint.

@@ -18,6 +18,9 @@ const SELECT_COUNTS: &str = "
     SELECT state, count(*), sum(size), min(discovered_at), sum(rows_loaded), sum(rows_quarantined)
     FROM files GROUP BY state";
 
+const CREATE_CONTENT_INDEX: &str = "
+    CREATE INDEX IF NOT EXISTS files_by_content ON files (content_hash) WHERE content_hash IS NOT NULL";
+
 const SELECT_CONTENT: &str = "
     SELECT path FROM files
     WHERE content_hash = ?1 AND state IN ('loaded', 'cleaned') AND reason IS NOT ?2
@@ -100,8 +103,16 @@ impl CheckpointStore {
     }
 
     /// The path of a file that holds this content and whose rows are in bronze (`duplicate_content = "skip"`).
+    ///
+    /// The first call makes the index that it needs: its entries are spread at random, so it costs every load, and a
+    /// loader that never asks does without.
     pub fn known_content(&self, hash: &str) -> Result<Option<String>> {
         self.read(|connection| {
+            if self.is_writable() {
+                connection
+                    .prepare_cached(CREATE_CONTENT_INDEX)?
+                    .execute([])?;
+            }
             let mut statement = connection.prepare_cached(SELECT_CONTENT)?;
             Ok(statement
                 .query_row((hash, REMARK_DUPLICATE_CONTENT), |row| row.get(0))

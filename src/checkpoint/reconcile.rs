@@ -380,3 +380,466 @@ fn changed_detail(record: &FileRecord, file: &LandingFile) -> String {
         iso(file.modified_at)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use super::super::{CheckpointStore, FileState, OutcomeKind};
+    use super::*;
+    use crate::change::FileFault;
+    use crate::landing::{Filter, encode_name, list};
+    use crate::settings::Format;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn listing_that_is_not_sorted_is_refused_and_changes_nothing() {
+        let mut bench = Bench::new();
+        for files in [[("b", 1, 1), ("a", 1, 1)], [("a", 1, 1), ("a", 2, 2)]] {
+            assert!(
+                bench
+                    .store
+                    .reconcile(&listing(&files), AllowOverwrites::Park, true, NOW)
+                    .is_err()
+            );
+        }
+        assert_eq!(
+            bench.store.counts().unwrap(),
+            super::super::Counts::default()
+        );
+    }
+
+    #[test]
+    fn loaded_file_that_goes_away_and_comes_back_is_not_loaded_again() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        bench.load();
+        let gone = bench.see(&[]);
+        assert!(gone.vanished.is_empty());
+        assert_eq!(bench.state("a"), FileState::Loaded);
+        let back = bench.see(&[("a", 1, 1)]);
+        assert_eq!(
+            (back.new, back.waiting.len(), back.to_rehash.len()),
+            (0, 0, 0)
+        );
+        let touched = bench.see(&[("a", 1, 99)]);
+        assert_eq!(touched.to_rehash, [landing_file("a", 1, 99)]);
+        bench.store.confirm_touched(&touched.to_rehash[0]).unwrap();
+        assert_eq!(bench.plan(NOW), None);
+    }
+
+    #[test]
+    fn appended_file_is_parked_with_both_sizes_and_stays_parked() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 10, SECOND)]);
+        bench.load();
+        let seen = bench.see(&[("a", 15, 2 * SECOND)]);
+        let state = bench
+            .store
+            .confirm_changed(&seen.to_rehash[0], AllowOverwrites::Park)
+            .unwrap();
+        assert_eq!(state, FileState::Parked);
+        let file = bench.file("a");
+        assert_eq!(file.reason.as_deref(), Some("changed_after_load"));
+        let detail =
+            "loaded with 10 bytes of 1970-01-01T00:00:01Z, now 15 bytes of 1970-01-01T00:00:02Z";
+        assert_eq!(file.detail.as_deref(), Some(detail));
+        assert_eq!(
+            (file.rows_loaded, file.bronze_version),
+            (2, Some(crate::change::Version(1)))
+        );
+
+        let mut bench = bench.reopen();
+        let idle = bench.see(&[("a", 15, 2 * SECOND)]);
+        assert!(idle.to_rehash.is_empty() && idle.waiting.is_empty());
+        assert_eq!(bench.plan(NOW), None);
+        let more = bench.see(&[("a", 20, 3 * SECOND)]);
+        bench
+            .store
+            .confirm_changed(&more.to_rehash[0], AllowOverwrites::Park)
+            .unwrap();
+        assert!(
+            bench
+                .file("a")
+                .detail
+                .unwrap()
+                .contains("loaded with 10 bytes")
+        );
+        assert!(bench.file("a").detail.unwrap().contains("now 20 bytes"));
+    }
+
+    #[test]
+    fn original_bytes_that_come_back_make_the_file_loaded_again() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 10, 1)]);
+        bench.load();
+        let seen = bench.see(&[("a", 15, 2)]);
+        bench
+            .store
+            .confirm_changed(&seen.to_rehash[0], AllowOverwrites::Park)
+            .unwrap();
+        let seen = bench.see(&[("a", 10, 3)]);
+        bench.store.confirm_touched(&seen.to_rehash[0]).unwrap();
+        let file = bench.file("a");
+        assert_eq!(
+            (file.state, file.reason, file.detail),
+            (FileState::Loaded, None, None)
+        );
+        assert!(bench.see(&[("a", 10, 3)]).to_rehash.is_empty());
+    }
+
+    #[test]
+    fn replacement_is_planned_once_in_the_place_of_the_earlier_rows() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 10, 1)]);
+        bench.load();
+        let changed = listing(&[("a", 15, 2)]);
+        let seen = bench
+            .store
+            .reconcile(&changed, AllowOverwrites::Replace, true, NOW)
+            .unwrap();
+        bench
+            .store
+            .confirm_changed(&seen.to_rehash[0], AllowOverwrites::Replace)
+            .unwrap();
+        let seen = bench
+            .store
+            .reconcile(&changed, AllowOverwrites::Replace, true, NOW)
+            .unwrap();
+        assert_eq!(seen.waiting.len(), 1);
+        let batch = bench.load();
+        assert!(batch.files[0].replaces);
+        assert_eq!(batch.files[0].size, 15);
+        let seen = bench
+            .store
+            .reconcile(&changed, AllowOverwrites::Replace, true, NOW)
+            .unwrap();
+        assert!(seen.to_rehash.is_empty() && seen.waiting.is_empty());
+        assert!(!bench.file("a").replaces);
+    }
+
+    #[test]
+    fn ignored_overwrite_is_remembered_and_not_looked_at() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 10, 1)]);
+        bench.load();
+        let changed = listing(&[("a", 15, 2)]);
+        let seen = bench
+            .store
+            .reconcile(&changed, AllowOverwrites::Ignore, true, NOW)
+            .unwrap();
+        assert!(seen.to_rehash.is_empty());
+        let file = bench.file("a");
+        assert_eq!(
+            (file.state, file.size, file.loaded_size),
+            (FileState::Loaded, 15, Some(10))
+        );
+    }
+
+    #[test]
+    fn overwrite_parked_before_is_looked_at_again_when_overwrites_are_allowed() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 10, 1)]);
+        bench.load();
+        let seen = bench.see(&[("a", 15, 2)]);
+        bench
+            .store
+            .confirm_changed(&seen.to_rehash[0], AllowOverwrites::Park)
+            .unwrap();
+        let same = listing(&[("a", 15, 2)]);
+        let seen = bench
+            .store
+            .reconcile(&same, AllowOverwrites::Replace, true, NOW)
+            .unwrap();
+        let state = bench
+            .store
+            .confirm_changed(&seen.to_rehash[0], AllowOverwrites::Replace)
+            .unwrap();
+        assert_eq!(state, FileState::Pending);
+    }
+
+    #[test]
+    fn pending_file_that_is_gone_is_parked_until_it_is_back() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]);
+        let seen = bench.see(&[("a", 1, 1), ("c", 1, 1)]);
+        assert_eq!(seen.vanished, ["b"]);
+        assert_eq!(bench.file("b").reason.as_deref(), Some("vanished"));
+        assert!(
+            bench.see(&[("a", 1, 1), ("c", 1, 1)]).vanished.is_empty(),
+            "said once"
+        );
+        assert_eq!(paths(&bench.load()), ["a", "c"]);
+        let seen = bench.see(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]);
+        assert_eq!(seen.returned, ["b"]);
+        assert_eq!(paths(&bench.load()), ["b"]);
+    }
+
+    #[test]
+    fn file_gone_between_plan_and_read_leaves_its_batch_mates_alone() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]);
+        let planned = bench.plan(NOW).unwrap();
+        let mut bench = bench.reopen();
+        assert_eq!(bench.store.planned().unwrap().unwrap(), planned);
+        assert!(
+            bench.see(&[("a", 1, 1), ("c", 1, 1)]).vanished.is_empty(),
+            "a frozen batch does not change"
+        );
+        bench.confirm(
+            &planned,
+            &[
+                outcome("a", loaded(1, 0)),
+                unread("b", OutcomeKind::Vanished),
+                outcome("c", loaded(1, 0)),
+            ],
+        );
+        assert_eq!(bench.state("b"), FileState::Parked);
+        assert_eq!(
+            bench.see(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]).returned,
+            ["b"]
+        );
+        assert_eq!(paths(&bench.load()), ["b"]);
+    }
+
+    #[test]
+    fn files_below_a_folder_that_cannot_be_listed_are_not_gone() {
+        let mut bench = Bench::new();
+        bench.see(&[
+            ("day", 1, 1),
+            ("day-1/a", 1, 1),
+            ("day/a", 1, 1),
+            ("day/b/c", 1, 1),
+        ]);
+        let listing = Listing {
+            unreadable: vec![("day".into(), "permission denied".into())],
+            ..listing(&[])
+        };
+        let seen = bench
+            .store
+            .reconcile(&listing, AllowOverwrites::Park, true, NOW)
+            .unwrap();
+        assert_eq!(seen.vanished, ["day-1/a"]);
+    }
+
+    #[test]
+    fn parked_file_is_tried_again_only_with_new_bytes() {
+        let mut bench = Bench::new();
+        bench.see(&[("bad", 5, 1), ("good", 5, 1)]);
+        let batch = bench.plan(NOW).unwrap();
+        let fault = FileFault::new(ParkReason::TruncatedStream, "ends at byte 5");
+        let parked = OutcomeKind::Parked {
+            fault,
+            next_try_at: None,
+        };
+        bench.confirm(
+            &batch,
+            &[outcome("bad", parked), outcome("good", loaded(1, 0))],
+        );
+        for minute in 0..10 {
+            let seen = bench.see(&[("bad", 5, 1), ("good", 5, 1)]);
+            assert!(seen.waiting.is_empty());
+            assert_eq!(bench.plan(NOW + minute * 60 * SECOND), None);
+        }
+        assert_eq!(bench.file("bad").attempts, 1);
+        let seen = bench.see(&[("bad", 6, 2), ("good", 5, 1)]);
+        assert_eq!(seen.changed, ["bad"]);
+        assert_eq!(bench.file("bad").attempts, 0);
+        let batch = bench.plan(NOW).unwrap();
+        assert_eq!(paths(&batch), ["bad"]);
+        assert!(batch.files[0].replaces);
+    }
+
+    #[test]
+    fn order_of_names_and_times_decides_nothing() {
+        let mut bench = Bench::new();
+        bench.see(&[("orders-0002", 1, 2024)]);
+        bench.load();
+        let seen = bench.see(&[
+            ("a-2019", 1, -5),
+            ("orders-0001", 1, 1),
+            ("orders-0002", 1, 2024),
+            ("z-2040", 1, i64::MAX),
+        ]);
+        assert_eq!(seen.new, 3);
+        assert_eq!(paths(&bench.load()), ["a-2019", "orders-0001", "z-2040"]);
+    }
+
+    #[test]
+    fn new_name_on_the_inode_of_a_deleted_file_is_a_new_file() {
+        let mut bench = Bench::new();
+        let root = bench.folder.path().join("landing");
+        let filter = Filter::new(Format::Auto, None, &[]).unwrap();
+        std::fs::write(root.join("a"), "100 rows").unwrap();
+        bench
+            .store
+            .reconcile(
+                &list(&root, &filter).unwrap(),
+                AllowOverwrites::Park,
+                true,
+                NOW,
+            )
+            .unwrap();
+        bench.load();
+        // A rename keeps inode, size and times: the strictest case of a recycled inode.
+        std::fs::rename(root.join("a"), root.join("b")).unwrap();
+        let seen = bench
+            .store
+            .reconcile(
+                &list(&root, &filter).unwrap(),
+                AllowOverwrites::Park,
+                true,
+                NOW,
+            )
+            .unwrap();
+        assert_eq!((seen.new, seen.to_rehash.len()), (1, 0));
+        assert_eq!(paths(&bench.load()), ["b"]);
+    }
+
+    #[test]
+    fn awkward_names_survive_a_restart_and_are_not_new_again() {
+        let mut names: Vec<String> = [
+            &b"bad\xff"[..],
+            b"two\nlines",
+            b"-5",
+            b"a'b\"%",
+            "\u{e9}\u{10ffff}".as_bytes(),
+        ]
+        .iter()
+        .map(|name| encode_name(OsStr::from_bytes(name)))
+        .collect();
+        names.sort();
+        let files: Vec<(&str, u64, i64)> = names.iter().map(|name| (name.as_str(), 1, 1)).collect();
+        let mut bench = Bench::new();
+        assert_eq!(bench.see(&files).new, 5);
+        bench.load();
+        let mut bench = bench.reopen();
+        let seen = bench.see(&files);
+        assert_eq!((seen.new, seen.waiting.len()), (0, 0));
+    }
+
+    #[test]
+    fn existing_files_can_be_left_out_at_the_first_start_only() {
+        let mut bench = Bench::new();
+        let first = listing(&[("old", 1, 1)]);
+        let seen = bench
+            .store
+            .reconcile(&first, AllowOverwrites::Park, false, NOW)
+            .unwrap();
+        assert_eq!((seen.new, seen.waiting.len()), (0, 0));
+        let file = bench.file("old");
+        assert_eq!((file.state, file.rows_loaded), (FileState::Loaded, 0));
+        assert_eq!(file.reason.as_deref(), Some("existed_before"));
+        let mut bench = bench.reopen();
+        let second = listing(&[("new", 1, 1), ("old", 1, 1)]);
+        let seen = bench
+            .store
+            .reconcile(&second, AllowOverwrites::Park, false, NOW)
+            .unwrap();
+        assert_eq!(seen.new, 1);
+        assert_eq!(paths(&bench.load()), ["new"]);
+        assert!(
+            bench.store.to_clean(NOW).unwrap().is_empty(),
+            "what was never loaded is never cleaned"
+        );
+    }
+
+    #[test]
+    fn name_of_a_cleaned_file_that_is_back_is_judged_by_its_content() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        bench.load();
+        bench.store.confirm_cleaned("a").unwrap();
+        bench.store.confirm_cleaned("b").unwrap();
+        assert!(bench.see(&[]).vanished.is_empty());
+        let seen = bench.see(&[("a", 1, 1), ("b", 9, 9)]);
+        assert_eq!(seen.to_rehash.len(), 2);
+        bench.store.confirm_touched(&seen.to_rehash[0]).unwrap();
+        bench
+            .store
+            .confirm_changed(&seen.to_rehash[1], AllowOverwrites::Park)
+            .unwrap();
+        assert_eq!(
+            (bench.state("a"), bench.state("b")),
+            (FileState::Loaded, FileState::Parked)
+        );
+    }
+
+    #[test]
+    fn idle_reconcile_writes_nothing() {
+        let mut bench = Bench::new();
+        let files = [("a", 1, 1), ("b", 1, 1), ("c", 1, 1)];
+        bench.see(&files);
+        bench.load();
+        bench.see(&files);
+        let before = bench.writes();
+        bench.see(&files);
+        assert_eq!(bench.plan(NOW), None);
+        assert_eq!(bench.writes(), before);
+    }
+
+    fn known_files(count: usize) -> (Bench, Listing) {
+        let mut bench = Bench::new();
+        let files = (0..count)
+            .map(|index| landing_file(&format!("day/{index:08}.jsonl"), 100, index as i64))
+            .collect();
+        let listing = Listing {
+            files,
+            ..Listing::default()
+        };
+        let started = std::time::Instant::now();
+        let seen = bench
+            .store
+            .reconcile(&listing, AllowOverwrites::Park, true, NOW)
+            .unwrap();
+        assert_eq!(seen.new, count as u64);
+        println!("{count} new files: {:?}", started.elapsed());
+        let started = std::time::Instant::now();
+        while let Some(batch) = bench.store.plan(&|_| true, LIMITS, NOW).unwrap() {
+            let outcomes: Vec<_> = batch
+                .files
+                .iter()
+                .map(|file| outcome(&file.path, loaded(1, 0)))
+                .collect();
+            bench.confirm(&batch, &outcomes);
+        }
+        println!(
+            "{count} loaded in batches of {}: {:?}",
+            LIMITS.files_max,
+            started.elapsed()
+        );
+        (bench, listing)
+    }
+
+    fn idle_polls(store: &mut CheckpointStore, listing: &Listing) -> std::time::Duration {
+        let started = std::time::Instant::now();
+        let seen = store
+            .reconcile(listing, AllowOverwrites::Park, true, NOW)
+            .unwrap();
+        assert!(seen.waiting.is_empty() && seen.to_rehash.is_empty());
+        assert_eq!(store.plan(&|_| true, LIMITS, NOW).unwrap(), None);
+        println!(
+            "{} known files, idle poll: {:?}",
+            listing.files.len(),
+            started.elapsed()
+        );
+        started.elapsed()
+    }
+
+    #[test]
+    fn twenty_thousand_known_files_are_compared_without_a_query_each() {
+        let (mut bench, listing) = known_files(20_000);
+        let before = bench.writes();
+        assert!(idle_polls(&mut bench.store, &listing) < std::time::Duration::from_secs(2));
+        assert_eq!(bench.writes(), before);
+    }
+
+    #[test]
+    #[ignore = "measures; run it with --nocapture"]
+    fn two_hundred_thousand_known_files() {
+        let (mut bench, listing) = known_files(200_000);
+        for _ in 0..3 {
+            idle_polls(&mut bench.store, &listing);
+        }
+    }
+}

@@ -58,7 +58,6 @@ CREATE TABLE files (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX files_by_state ON files (state, path);
-CREATE INDEX files_by_content ON files (content_hash) WHERE content_hash IS NOT NULL;
 
 -- What decoding found for the planned batch; empty when no batch is planned.
 CREATE TABLE outcomes (
