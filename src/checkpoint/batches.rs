@@ -3,13 +3,12 @@
 //! At most one batch is planned at a time, and its files do not change while it is. Ids only rise.
 
 use super::files::{state_of, unsigned};
-use super::record::REMARK_DUPLICATE_CONTENT;
+use super::outcomes::{confirm_file, insert_outcome, outcomes, rows_for_bronze};
 use super::{
-    ApplyCounters, BatchRecord, BatchState, CheckpointStore, FileEvent, FileOutcome, OutcomeKind,
-    stored,
+    ApplyCounters, BatchRecord, BatchState, CheckpointStore, FileEvent, FileOutcome, stored,
 };
 use crate::batch::{BatchId, BatchLimits, MicroBatch, PlannedFile};
-use crate::change::{FileFault, ParkReason, Version};
+use crate::change::Version;
 use crate::clock::Micros;
 use crate::error::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
@@ -20,12 +19,10 @@ const SELECT_PENDING: &str = "
 const SELECT_RETRIES: &str = "
     SELECT path, size, modified_at, replaces FROM files
     WHERE state = 'parked' AND next_try_at <= ?1 ORDER BY path";
+const SELECT_NEXT_RETRY: &str = "SELECT min(next_try_at) FROM files WHERE state = 'parked'";
 const SELECT_PLANNED_FILES: &str = "
     SELECT path, size, modified_at, replaces FROM files WHERE state = 'planned' AND batch_id = ?1 ORDER BY path";
 const SELECT_PLANNED_BATCH: &str = "SELECT batch_id FROM batches WHERE state = 'planned'";
-const SELECT_OUTCOMES: &str = "
-    SELECT path, kind, content_hash, rows, quarantined, reason, detail, next_try_at
-    FROM outcomes WHERE batch_id = ?1 ORDER BY path";
 const SELECT_LAST_BATCH: &str = "
     SELECT batch_id, epoch, state, planned_at, bronze_version, silver_version, files, rows, rows_inserted, rows_updated,
         rows_deleted, rows_late, rows_repeated, conflicts, seconds
@@ -34,22 +31,11 @@ const SELECT_LAST_BATCH: &str = "
 const INSERT_BATCH: &str = "
     INSERT INTO batches (batch_id, epoch, state, planned_at, files)
     VALUES (?1, (SELECT epoch FROM meta), 'planned', ?2, ?3)";
-const INSERT_OUTCOME: &str = "
-    INSERT INTO outcomes (batch_id, path, kind, content_hash, rows, quarantined, reason, detail, next_try_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 const UPDATE_PLANNED: &str = "
     UPDATE files SET state = ?2, batch_id = ?3, attempts = attempts + 1, next_try_at = NULL WHERE path = ?1";
-/// Rejects of an earlier try of the batch may stand in quarantine, so whatever was once planned replaces.
 const UPDATE_RELEASED: &str = "
     UPDATE files SET state = ?2, batch_id = NULL, replaces = 1, reason = NULL, detail = NULL WHERE path = ?1";
-const UPDATE_PARKED: &str = "
-    UPDATE files SET state = ?2, replaces = 1, reason = ?3, detail = ?4, next_try_at = ?5 WHERE path = ?1";
-const UPDATE_LOADED: &str = "
-    UPDATE files
-    SET state = ?2, content_hash = ?3, rows_loaded = ?4, rows_quarantined = ?5, bronze_version = ?6, loaded_at = ?7,
-        reason = ?8, detail = ?9, next_try_at = NULL, replaces = 0, loaded_size = size, loaded_modified_at = modified_at
-    WHERE path = ?1";
 const UPDATE_BATCH_LOADED: &str = "
     UPDATE batches SET state = ?2, bronze_version = ?3, rows = ?4 WHERE batch_id = ?1";
 const UPDATE_COUNTERS: &str = "
@@ -98,6 +84,15 @@ impl CheckpointStore {
                 id: BatchId(id),
                 files,
             }))
+        })
+    }
+
+    /// When the next parked file is due to be tried again by itself.
+    pub fn next_retry_at(&self) -> Result<Option<Micros>> {
+        self.read(|connection| {
+            Ok(connection
+                .prepare_cached(SELECT_NEXT_RETRY)?
+                .query_row([], |row| row.get(0))?)
         })
     }
 
@@ -346,170 +341,8 @@ impl Taken {
     }
 }
 
-fn insert_outcome(
-    transaction: &Transaction<'_>,
-    batch: BatchId,
-    outcome: &FileOutcome,
-) -> Result<()> {
-    let (kind, rows, quarantined, reason, detail, next_try_at) = match &outcome.result {
-        OutcomeKind::Loaded { rows, quarantined } => {
-            ("loaded", *rows, *quarantined, None, None, None)
-        }
-        OutcomeKind::Parked { fault, next_try_at } => (
-            "parked",
-            0,
-            0,
-            Some(fault.reason.as_str()),
-            Some(fault.detail.as_str()),
-            *next_try_at,
-        ),
-        OutcomeKind::Again => ("again", 0, 0, None, None, None),
-        OutcomeKind::Vanished => ("vanished", 0, 0, None, None, None),
-        OutcomeKind::Duplicate { of } => ("duplicate", 0, 0, None, Some(of.as_str()), None),
-    };
-    transaction.prepare_cached(INSERT_OUTCOME)?.execute((
-        batch.0,
-        &outcome.path,
-        kind,
-        &outcome.content_hash,
-        stored(rows),
-        stored(quarantined),
-        reason,
-        detail,
-        next_try_at,
-    ))?;
-    Ok(())
-}
-
-fn outcomes(connection: &Connection, batch: BatchId) -> Result<Vec<FileOutcome>> {
-    let mut statement = connection.prepare_cached(SELECT_OUTCOMES)?;
-    let mut rows = statement.query((batch.0,))?;
-    let mut outcomes = Vec::new();
-    while let Some(row) = rows.next()? {
-        outcomes.push(FileOutcome {
-            path: row.get(0)?,
-            content_hash: row.get(2)?,
-            result: outcome_kind(row)?,
-        });
-    }
-    Ok(outcomes)
-}
-
-fn outcome_kind(row: &Row<'_>) -> Result<OutcomeKind> {
-    let kind: String = row.get(1)?;
-    let detail: Option<String> = row.get(6)?;
-    Ok(match kind.as_str() {
-        "loaded" => OutcomeKind::Loaded {
-            rows: unsigned(row, 3)?,
-            quarantined: unsigned(row, 4)?,
-        },
-        "parked" => {
-            let reason = park_reason(&row.get::<_, String>(5)?)?;
-            let fault = FileFault::new(reason, detail.unwrap_or_default());
-            OutcomeKind::Parked {
-                fault,
-                next_try_at: row.get(7)?,
-            }
-        }
-        "again" => OutcomeKind::Again,
-        "vanished" => OutcomeKind::Vanished,
-        "duplicate" => OutcomeKind::Duplicate {
-            of: detail.unwrap_or_default(),
-        },
-        other => return Err(Error::disagreement(format!("unknown outcome: {other}"))),
-    })
-}
-
-fn park_reason(word: &str) -> Result<ParkReason> {
-    ParkReason::ALL
-        .into_iter()
-        .find(|reason| reason.as_str() == word)
-        .ok_or_else(|| Error::disagreement(format!("unknown reason of a parked file: {word}")))
-}
-
-fn rows_for_bronze(outcome: &FileOutcome) -> u64 {
-    match outcome.result {
-        OutcomeKind::Loaded { rows, .. } => rows,
-        OutcomeKind::Parked { .. }
-        | OutcomeKind::Again
-        | OutcomeKind::Vanished
-        | OutcomeKind::Duplicate { .. } => 0,
-    }
-}
-
-fn confirm_file(
-    transaction: &Transaction<'_>,
-    outcome: &FileOutcome,
-    bronze_version: Option<Version>,
-    now: Micros,
-) -> Result<()> {
-    match &outcome.result {
-        OutcomeKind::Loaded { rows, quarantined } => load_file(
-            transaction,
-            outcome,
-            (*rows, *quarantined),
-            None,
-            bronze_version,
-            now,
-        ),
-        OutcomeKind::Duplicate { of } => {
-            load_file(transaction, outcome, (0, 0), Some(of), bronze_version, now)
-        }
-        OutcomeKind::Parked { fault, next_try_at } => {
-            park_file(transaction, &outcome.path, fault, *next_try_at)
-        }
-        OutcomeKind::Again => release_file(transaction, &outcome.path),
-        OutcomeKind::Vanished => {
-            let fault = FileFault::new(
-                ParkReason::Vanished,
-                "the file went away before it was read",
-            );
-            park_file(transaction, &outcome.path, &fault, None)
-        }
-    }
-}
-
-fn load_file(
-    transaction: &Transaction<'_>,
-    outcome: &FileOutcome,
-    (rows, quarantined): (u64, u64),
-    duplicate_of: Option<&String>,
-    bronze_version: Option<Version>,
-    now: Micros,
-) -> Result<()> {
-    let state = state_of(transaction, &outcome.path)?.next(FileEvent::Load)?;
-    transaction.prepare_cached(UPDATE_LOADED)?.execute((
-        &outcome.path,
-        state.as_str(),
-        &outcome.content_hash,
-        stored(rows),
-        stored(quarantined),
-        bronze_version.map(|version| version.0),
-        now,
-        duplicate_of.map(|_| REMARK_DUPLICATE_CONTENT),
-        duplicate_of.map(|other| format!("the same bytes are loaded as {other}")),
-    ))?;
-    Ok(())
-}
-
-fn park_file(
-    transaction: &Transaction<'_>,
-    path: &str,
-    fault: &FileFault,
-    next_try_at: Option<Micros>,
-) -> Result<()> {
-    let state = state_of(transaction, path)?.next(FileEvent::Park)?;
-    transaction.prepare_cached(UPDATE_PARKED)?.execute((
-        path,
-        state.as_str(),
-        fault.reason.as_str(),
-        &fault.detail,
-        next_try_at,
-    ))?;
-    Ok(())
-}
-
-fn release_file(transaction: &Transaction<'_>, path: &str) -> Result<()> {
+/// Rejects of an earlier try of the batch may stand in quarantine, so whatever was once planned replaces.
+pub(super) fn release_file(transaction: &Transaction<'_>, path: &str) -> Result<()> {
     let state = state_of(transaction, path)?.next(FileEvent::Release)?;
     transaction
         .prepare_cached(UPDATE_RELEASED)?
@@ -547,4 +380,329 @@ fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
             seconds: row.get(14)?,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use super::super::{FileState, OutcomeKind};
+    use super::*;
+    use crate::change::{FileFault, ParkReason};
+    use crate::error::ErrorKind;
+
+    fn unreadable(next_try_at: Option<Micros>) -> OutcomeKind {
+        let fault = FileFault::new(ParkReason::Unreadable, "permission denied");
+        OutcomeKind::Parked { fault, next_try_at }
+    }
+
+    #[test]
+    fn second_batch_is_not_planned_while_one_is() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        bench.plan(NOW).unwrap();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        assert_eq!(
+            bench.store.plan(&|_| true, LIMITS, NOW).unwrap_err().kind(),
+            ErrorKind::Bug
+        );
+        assert_eq!(bench.state("b"), FileState::Pending);
+    }
+
+    #[test]
+    fn outcomes_that_leave_a_file_out_are_refused() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        let batch = bench.plan(NOW).unwrap();
+        let a = outcome("a", loaded(1, 0));
+        for outcomes in [
+            vec![a.clone()],
+            vec![a.clone(), a.clone()],
+            vec![a.clone(), outcome("c", loaded(1, 0))],
+        ] {
+            assert!(bench.store.prepare(batch.id, &outcomes).is_err());
+        }
+        assert!(bench.store.prepare(BatchId(7), &[a]).is_err());
+        assert_eq!(bench.store.prepared(batch.id).unwrap(), None);
+        assert!(
+            bench
+                .store
+                .confirm_loaded(batch.id, Some(Version(1)), NOW)
+                .is_err(),
+            "not prepared"
+        );
+        assert_eq!(bench.state("a"), FileState::Planned);
+    }
+
+    #[test]
+    fn rows_without_a_bronze_version_are_not_confirmed() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        let batch = bench.plan(NOW).unwrap();
+        bench
+            .store
+            .prepare(batch.id, &[outcome("a", loaded(1, 0))])
+            .unwrap();
+        assert!(bench.store.confirm_loaded(batch.id, None, NOW).is_err());
+        assert_eq!(bench.state("a"), FileState::Planned);
+        bench
+            .store
+            .confirm_loaded(batch.id, Some(Version(1)), NOW)
+            .unwrap();
+        assert!(
+            bench
+                .store
+                .confirm_loaded(batch.id, Some(Version(1)), NOW)
+                .is_err(),
+            "only once"
+        );
+    }
+
+    #[test]
+    fn stop_after_plan_finds_the_same_frozen_batch_and_nothing_loaded() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 2, 2)]);
+        let batch = bench.plan(NOW).unwrap();
+        let mut bench = bench.reopen();
+        assert_eq!(bench.store.planned().unwrap(), Some(batch.clone()));
+        assert_eq!(bench.store.counts().unwrap().planned, 2);
+        bench.see(&[("a", 9, 9), ("b", 2, 2)]);
+        assert_eq!(
+            bench.store.planned().unwrap(),
+            Some(batch),
+            "a listing does not touch it"
+        );
+    }
+
+    #[test]
+    fn stop_between_bronze_commit_and_confirm_is_confirmed_from_what_was_prepared() {
+        let mut bench = Bench::new();
+        let files = [
+            ("a", 1, 1),
+            ("b", 1, 1),
+            ("c", 1, 1),
+            ("d", 1, 1),
+            ("e", 1, 1),
+        ];
+        bench.see(&files);
+        let batch = bench.plan(NOW).unwrap();
+        bench
+            .store
+            .prepare(
+                batch.id,
+                &[
+                    outcome("a", loaded(9, 9)),
+                    outcome("b", loaded(9, 9)),
+                    outcome("c", loaded(9, 9)),
+                    outcome("d", loaded(9, 9)),
+                    outcome("e", loaded(9, 9)),
+                ],
+            )
+            .unwrap();
+        let outcomes = vec![
+            outcome("a", loaded(3, 1)),
+            outcome("b", OutcomeKind::Duplicate { of: "a".into() }),
+            unread("c", unreadable(Some(NOW + SECOND))),
+            unread("d", OutcomeKind::Again),
+            unread("e", OutcomeKind::Vanished),
+        ];
+        bench.store.prepare(batch.id, &outcomes).unwrap();
+        let mut bench = bench.reopen();
+        assert_eq!(
+            bench.store.prepared(batch.id).unwrap(),
+            Some(outcomes),
+            "the second call counts"
+        );
+        bench
+            .store
+            .confirm_loaded(batch.id, Some(Version(4)), NOW + 5)
+            .unwrap();
+
+        let a = bench.file("a");
+        assert_eq!(
+            (a.state, a.rows_loaded, a.rows_quarantined),
+            (FileState::Loaded, 3, 1)
+        );
+        assert_eq!(
+            (a.batch_id, a.bronze_version, a.loaded_at),
+            (Some(batch.id), Some(Version(4)), Some(NOW + 5))
+        );
+        assert_eq!(a.content_hash, Some(hash_of("a")));
+        let b = bench.file("b");
+        assert_eq!(
+            (b.state, b.rows_loaded, b.reason.as_deref()),
+            (FileState::Loaded, 0, Some("duplicate_content"))
+        );
+        assert_eq!(bench.state("c"), FileState::Parked);
+        assert_eq!(bench.state("d"), FileState::Pending);
+        assert_eq!(bench.file("e").reason.as_deref(), Some("vanished"));
+        assert!(["c", "d", "e"].iter().all(|path| bench.file(path).replaces));
+        assert_eq!(bench.store.prepared(batch.id).unwrap(), None);
+        assert_eq!(bench.store.planned().unwrap(), None);
+    }
+
+    #[test]
+    fn released_batch_gives_back_its_files_and_never_its_id() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        let first = bench.plan(NOW).unwrap();
+        assert!(!first.files[0].replaces);
+        bench
+            .store
+            .prepare(first.id, &[outcome("a", loaded(1, 0))])
+            .unwrap();
+        bench.store.release(first.id).unwrap();
+        assert!(bench.store.release(first.id).is_err());
+        assert_eq!(bench.store.prepared(first.id).unwrap(), None);
+        let mut bench = bench.reopen();
+        let second = bench.plan(NOW).unwrap();
+        assert_eq!((first.id, second.id), (BatchId(1), BatchId(2)));
+        assert!(
+            second.files[0].replaces,
+            "rejects of the first may stand in quarantine"
+        );
+        assert_eq!(bench.file("a").attempts, 2);
+    }
+
+    #[test]
+    fn unreadable_file_is_tried_when_due_and_loads_beside_later_names() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        let batch = bench.plan(NOW).unwrap();
+        let due = NOW + 10 * SECOND;
+        bench.confirm(
+            &batch,
+            &[
+                unread("a", unreadable(Some(due))),
+                outcome("b", loaded(1, 0)),
+            ],
+        );
+        assert_eq!(bench.store.next_retry_at().unwrap(), Some(due));
+        let seen = bench.see(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]);
+        assert_eq!(seen.waiting.len(), 2, "a waits for its time");
+        assert_eq!(paths(&bench.load()), ["c"]);
+        assert_eq!(bench.plan(due - 1), None);
+        bench.see(&[
+            ("0", 1, 1),
+            ("a", 1, 1),
+            ("b", 1, 1),
+            ("c", 1, 1),
+            ("z", 1, 1),
+        ]);
+        let batch = bench.plan(due).unwrap();
+        assert_eq!(paths(&batch), ["0", "a", "z"], "in path order");
+        assert_eq!(bench.file("a").attempts, 2);
+        assert_eq!(
+            bench.file("a").reason.as_deref(),
+            Some("unreadable"),
+            "the failure stays visible"
+        );
+        bench.store.release(batch.id).unwrap();
+        bench.load();
+        assert_eq!(
+            (bench.state("a"), bench.file("a").reason),
+            (FileState::Loaded, None)
+        );
+    }
+
+    #[test]
+    fn unreadable_file_that_is_gone_is_no_longer_tried() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        let batch = bench.plan(NOW).unwrap();
+        bench.confirm(&batch, &[unread("a", unreadable(Some(NOW)))]);
+        assert_eq!(bench.see(&[]).vanished, ["a"]);
+        assert_eq!(bench.plan(NOW + SECOND), None);
+    }
+
+    #[test]
+    fn unsettled_files_wait_and_limits_cut_in_path_order() {
+        let mut bench = Bench::new();
+        bench.see(&[
+            ("a", 60, 1),
+            ("b", 60, 1),
+            ("c", 30, 1),
+            ("d", 500, 1),
+            ("e", 1, 1),
+        ]);
+        let limits = BatchLimits {
+            files_max: 2,
+            bytes_max: 100,
+        };
+        let mut batches = Vec::new();
+        while let Some(batch) = bench.store.plan(&|path| path != "a", limits, NOW).unwrap() {
+            let outcomes: Vec<_> = batch
+                .files
+                .iter()
+                .map(|file| outcome(&file.path, loaded(1, 0)))
+                .collect();
+            bench.confirm(&batch, &outcomes);
+            batches.push(paths(&batch).join(","));
+        }
+        assert_eq!(batches, ["b,c", "d", "e"]);
+        assert_eq!(bench.state("a"), FileState::Pending);
+    }
+
+    #[test]
+    fn batch_without_rows_counts_as_applied() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 0, 1)]);
+        let batch = bench.plan(NOW).unwrap();
+        bench
+            .store
+            .prepare(batch.id, &[outcome("a", loaded(0, 0))])
+            .unwrap();
+        bench.store.confirm_loaded(batch.id, None, NOW).unwrap();
+        assert_eq!(
+            bench.store.last_batch().unwrap().unwrap().state,
+            BatchState::Applied
+        );
+    }
+
+    #[test]
+    fn apply_over_several_batches_marks_all_and_counts_once() {
+        let mut bench = Bench::new();
+        for path in ["a", "b", "c"] {
+            bench.see(&[(path, 1, 1)]);
+            bench.load();
+        }
+        let counters = ApplyCounters {
+            rows_inserted: 5,
+            conflicts: 1,
+            seconds: 0.5,
+            ..ApplyCounters::default()
+        };
+        bench
+            .store
+            .confirm_applied(Version(2), Some(Version(7)), &counters)
+            .unwrap();
+        assert_eq!(bench.store.applied_up_to().unwrap(), Some(Version(2)));
+        let last = bench.store.last_batch().unwrap().unwrap();
+        assert_eq!(
+            (last.batch_id, last.state),
+            (BatchId(3), BatchState::Loaded)
+        );
+        bench
+            .store
+            .confirm_applied(Version(2), Some(Version(7)), &ApplyCounters::default())
+            .unwrap();
+        bench
+            .store
+            .confirm_applied(Version(3), Some(Version(8)), &counters)
+            .unwrap();
+        bench
+            .store
+            .confirm_applied(Version(1), Some(Version(6)), &counters)
+            .unwrap();
+        assert_eq!(
+            bench.store.applied_up_to().unwrap(),
+            Some(Version(3)),
+            "never goes back"
+        );
+        let last = bench.store.last_batch().unwrap().unwrap();
+        assert_eq!(
+            (last.state, last.silver_version, last.rows),
+            (BatchState::Applied, Some(Version(8)), 2)
+        );
+        assert_eq!(last.counters, counters);
+    }
 }

@@ -1,0 +1,195 @@
+//! What becomes of the files of a batch: recorded before the Delta commits, carried out after them.
+
+use super::batches::release_file;
+use super::files::{state_of, unsigned};
+use super::record::REMARK_DUPLICATE_CONTENT;
+use super::{FileEvent, FileOutcome, OutcomeKind, stored};
+use crate::batch::BatchId;
+use crate::change::{FileFault, ParkReason, Version};
+use crate::clock::Micros;
+use crate::error::{Error, Result};
+use rusqlite::{Connection, Row, Transaction};
+
+const SELECT_OUTCOMES: &str = "
+    SELECT path, kind, content_hash, rows, quarantined, reason, detail, next_try_at
+    FROM outcomes WHERE batch_id = ?1 ORDER BY path";
+
+const INSERT_OUTCOME: &str = "
+    INSERT INTO outcomes (batch_id, path, kind, content_hash, rows, quarantined, reason, detail, next_try_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+const UPDATE_PARKED: &str = "
+    UPDATE files SET state = ?2, replaces = 1, reason = ?3, detail = ?4, next_try_at = ?5 WHERE path = ?1";
+
+const UPDATE_LOADED: &str = "
+    UPDATE files
+    SET state = ?2, content_hash = ?3, rows_loaded = ?4, rows_quarantined = ?5, bronze_version = ?6, loaded_at = ?7,
+        reason = ?8, detail = ?9, next_try_at = NULL, replaces = 0, loaded_size = size, loaded_modified_at = modified_at
+    WHERE path = ?1";
+
+/// Records one outcome of a planned batch.
+pub(super) fn insert_outcome(
+    transaction: &Transaction<'_>,
+    batch: BatchId,
+    outcome: &FileOutcome,
+) -> Result<()> {
+    let (kind, rows, quarantined, reason, detail, next_try_at) = match &outcome.result {
+        OutcomeKind::Loaded { rows, quarantined } => {
+            ("loaded", *rows, *quarantined, None, None, None)
+        }
+        OutcomeKind::Parked { fault, next_try_at } => (
+            "parked",
+            0,
+            0,
+            Some(fault.reason.as_str()),
+            Some(fault.detail.as_str()),
+            *next_try_at,
+        ),
+        OutcomeKind::Again => ("again", 0, 0, None, None, None),
+        OutcomeKind::Vanished => ("vanished", 0, 0, None, None, None),
+        OutcomeKind::Duplicate { of } => ("duplicate", 0, 0, None, Some(of.as_str()), None),
+    };
+    transaction.prepare_cached(INSERT_OUTCOME)?.execute((
+        batch.0,
+        &outcome.path,
+        kind,
+        &outcome.content_hash,
+        stored(rows),
+        stored(quarantined),
+        reason,
+        detail,
+        next_try_at,
+    ))?;
+    Ok(())
+}
+
+/// The recorded outcomes of a batch, in path order.
+pub(super) fn outcomes(connection: &Connection, batch: BatchId) -> Result<Vec<FileOutcome>> {
+    let mut statement = connection.prepare_cached(SELECT_OUTCOMES)?;
+    let mut rows = statement.query((batch.0,))?;
+    let mut outcomes = Vec::new();
+    while let Some(row) = rows.next()? {
+        outcomes.push(FileOutcome {
+            path: row.get(0)?,
+            content_hash: row.get(2)?,
+            result: outcome_kind(row)?,
+        });
+    }
+    Ok(outcomes)
+}
+
+fn outcome_kind(row: &Row<'_>) -> Result<OutcomeKind> {
+    let kind: String = row.get(1)?;
+    let detail: Option<String> = row.get(6)?;
+    Ok(match kind.as_str() {
+        "loaded" => OutcomeKind::Loaded {
+            rows: unsigned(row, 3)?,
+            quarantined: unsigned(row, 4)?,
+        },
+        "parked" => {
+            let reason = park_reason(&row.get::<_, String>(5)?)?;
+            let fault = FileFault::new(reason, detail.unwrap_or_default());
+            OutcomeKind::Parked {
+                fault,
+                next_try_at: row.get(7)?,
+            }
+        }
+        "again" => OutcomeKind::Again,
+        "vanished" => OutcomeKind::Vanished,
+        "duplicate" => OutcomeKind::Duplicate {
+            of: detail.unwrap_or_default(),
+        },
+        other => return Err(Error::disagreement(format!("unknown outcome: {other}"))),
+    })
+}
+
+fn park_reason(word: &str) -> Result<ParkReason> {
+    ParkReason::ALL
+        .into_iter()
+        .find(|reason| reason.as_str() == word)
+        .ok_or_else(|| Error::disagreement(format!("unknown reason of a parked file: {word}")))
+}
+
+/// How many rows of the file stand in bronze once the batch is committed.
+pub(super) fn rows_for_bronze(outcome: &FileOutcome) -> u64 {
+    match outcome.result {
+        OutcomeKind::Loaded { rows, .. } => rows,
+        OutcomeKind::Parked { .. }
+        | OutcomeKind::Again
+        | OutcomeKind::Vanished
+        | OutcomeKind::Duplicate { .. } => 0,
+    }
+}
+
+/// Moves the file of an outcome to where the outcome says.
+pub(super) fn confirm_file(
+    transaction: &Transaction<'_>,
+    outcome: &FileOutcome,
+    bronze_version: Option<Version>,
+    now: Micros,
+) -> Result<()> {
+    match &outcome.result {
+        OutcomeKind::Loaded { rows, quarantined } => load_file(
+            transaction,
+            outcome,
+            (*rows, *quarantined),
+            None,
+            bronze_version,
+            now,
+        ),
+        OutcomeKind::Duplicate { of } => {
+            load_file(transaction, outcome, (0, 0), Some(of), bronze_version, now)
+        }
+        OutcomeKind::Parked { fault, next_try_at } => {
+            park_file(transaction, &outcome.path, fault, *next_try_at)
+        }
+        OutcomeKind::Again => release_file(transaction, &outcome.path),
+        OutcomeKind::Vanished => {
+            let fault = FileFault::new(
+                ParkReason::Vanished,
+                "the file went away before it was read",
+            );
+            park_file(transaction, &outcome.path, &fault, None)
+        }
+    }
+}
+
+fn load_file(
+    transaction: &Transaction<'_>,
+    outcome: &FileOutcome,
+    (rows, quarantined): (u64, u64),
+    duplicate_of: Option<&String>,
+    bronze_version: Option<Version>,
+    now: Micros,
+) -> Result<()> {
+    let state = state_of(transaction, &outcome.path)?.next(FileEvent::Load)?;
+    transaction.prepare_cached(UPDATE_LOADED)?.execute((
+        &outcome.path,
+        state.as_str(),
+        &outcome.content_hash,
+        stored(rows),
+        stored(quarantined),
+        bronze_version.map(|version| version.0),
+        now,
+        duplicate_of.map(|_| REMARK_DUPLICATE_CONTENT),
+        duplicate_of.map(|other| format!("the same bytes are loaded as {other}")),
+    ))?;
+    Ok(())
+}
+
+fn park_file(
+    transaction: &Transaction<'_>,
+    path: &str,
+    fault: &FileFault,
+    next_try_at: Option<Micros>,
+) -> Result<()> {
+    let state = state_of(transaction, path)?.next(FileEvent::Park)?;
+    transaction.prepare_cached(UPDATE_PARKED)?.execute((
+        path,
+        state.as_str(),
+        fault.reason.as_str(),
+        &fault.detail,
+        next_try_at,
+    ))?;
+    Ok(())
+}
