@@ -13,6 +13,7 @@ mod files;
 mod fixture;
 mod lock;
 mod open;
+mod outcomes;
 mod reconcile;
 pub mod record;
 pub mod state;
@@ -265,4 +266,214 @@ fn resolved(source_path: &Path) -> String {
 /// A count or size as the database stores it; no file or table reaches the limit.
 fn stored(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::*;
+    use super::*;
+    use std::time::Duration;
+
+    fn open(path: &Path, source: &Path) -> Result<CheckpointStore> {
+        CheckpointStore::open(path, "orders", source, NOW)
+    }
+
+    /// A checkpoint with loaded files, closed, and large enough for damage in the middle.
+    fn closed() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let mut bench = Bench::new();
+        let names: Vec<String> = (0..500).map(|index| format!("{index:04}.jsonl")).collect();
+        let files: Vec<(&str, u64, i64)> = names.iter().map(|name| (name.as_str(), 1, 1)).collect();
+        bench.see(&files);
+        bench.load();
+        let path = bench.path();
+        let Bench { folder, store } = bench;
+        drop(store);
+        let landing = folder.path().join("landing");
+        (folder, path, landing)
+    }
+
+    #[test]
+    fn damaged_database_is_refused_and_kept() {
+        let (_folder, path, landing) = closed();
+        let mut bytes = std::fs::read(&path).unwrap();
+        assert!(bytes.len() > 5 * 4096);
+        let middle = bytes.len() / 2 / 4096 * 4096;
+        bytes[middle..middle + 4096].fill(0xa5);
+        std::fs::write(&path, &bytes).unwrap();
+        let error = open(&path, &landing).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.exit_code()),
+            (ErrorKind::Unavailable, 1)
+        );
+        assert!(error.message().contains("orders.db: is damaged"), "{error}");
+        assert!(
+            error
+                .hint_text()
+                .unwrap()
+                .contains("landfall rebuild orders checkpoint"),
+            "{error}"
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+
+        std::fs::write(
+            &path,
+            "this is no database, but long enough to look at: ".repeat(100),
+        )
+        .unwrap();
+        assert!(
+            open(&path, &landing)
+                .unwrap_err()
+                .message()
+                .contains("is damaged")
+        );
+        assert!(CheckpointStore::open_read_only(&path).is_err());
+    }
+
+    #[test]
+    fn damage_can_be_moved_aside_and_nothing_of_it_is_lost() {
+        let (_folder, path, landing) = closed();
+        std::fs::write(&path, "torn").unwrap();
+        let (store, kept) = CheckpointStore::open_afresh(&path, "orders", &landing, NOW).unwrap();
+        assert!(store.is_new().unwrap());
+        assert_eq!(std::fs::read_to_string(kept.unwrap()).unwrap(), "torn");
+    }
+
+    #[test]
+    fn empty_or_missing_file_is_a_new_checkpoint_that_says_so() {
+        let (_folder, path, landing) = closed();
+        assert!(!open(&path, &landing).unwrap().is_new().unwrap());
+        std::fs::write(&path, "").unwrap();
+        assert!(CheckpointStore::open_read_only(&path).unwrap().is_none());
+        assert!(open(&path, &landing).unwrap().is_new().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(CheckpointStore::open_read_only(&path).unwrap().is_none());
+        let mut store = open(&path, &landing).unwrap();
+        let listed = listing(&[("a", 1, 1)]);
+        store
+            .reconcile(&listed, crate::settings::AllowOverwrites::Park, true, NOW)
+            .unwrap();
+        assert!(
+            store.is_new().unwrap(),
+            "what a listing found proves nothing"
+        );
+        store.plan(&|_| true, LIMITS, NOW).unwrap().unwrap();
+        assert!(!store.is_new().unwrap());
+    }
+
+    #[test]
+    fn database_without_its_wal_is_an_older_state_and_not_a_wrong_one() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        bench.load();
+        // What a killed process leaves, minus the `-wal` file.
+        let copy = bench.folder.path().join("copy.db");
+        std::fs::copy(bench.path(), &copy).unwrap();
+        let store = open(&copy, &bench.folder.path().join("landing")).unwrap();
+        assert_eq!(store.pipeline_id(), "orders");
+        assert!(store.next_batch_id().unwrap() <= bench.store.next_batch_id().unwrap());
+        assert!(
+            store
+                .file("a")
+                .unwrap()
+                .is_none_or(|file| file.state != FileState::Loaded)
+        );
+    }
+
+    #[test]
+    fn another_landing_folder_is_refused_with_both_names() {
+        let (folder, path, landing) = closed();
+        let other = folder.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        let error = open(&path, &other).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Settings);
+        let message = error.message();
+        assert!(
+            message.contains(landing.to_str().unwrap())
+                && message.contains(other.to_str().unwrap()),
+            "{error}"
+        );
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&landing, &link).unwrap();
+        open(&path, &link).expect("another way to the same folder");
+        std::fs::remove_dir(&landing).unwrap();
+        open(&path, &landing).expect("a folder that is missing for now");
+    }
+
+    #[test]
+    fn second_loader_is_refused_while_reports_still_read() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        let landing = bench.folder.path().join("landing");
+        let error = open(&bench.path(), &landing).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Held);
+        let mut report = CheckpointStore::open_read_only(&bench.path())
+            .unwrap()
+            .unwrap();
+        assert_eq!(report.counts().unwrap().pending, 1);
+        assert_eq!(report.known_content(&hash_of("a")).unwrap(), None);
+        assert_eq!(
+            holder(&bench.path()).unwrap().unwrap().pid,
+            Some(std::process::id())
+        );
+        assert!(
+            report.plan(&|_| true, LIMITS, NOW).is_err(),
+            "a report cannot write"
+        );
+        assert_eq!(bench.state("a"), FileState::Pending);
+        let path = bench.path();
+        let Bench {
+            folder: _folder,
+            store,
+        } = bench;
+        drop(store);
+        open(&path, &landing).unwrap();
+    }
+
+    #[test]
+    fn database_locked_by_another_program_stops_the_plan() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        bench
+            .store
+            .connection
+            .busy_timeout(Duration::from_millis(20))
+            .unwrap();
+        let other = Connection::open(bench.path()).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let error = bench.store.plan(&|_| true, LIMITS, NOW).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.exit_code()),
+            (ErrorKind::Unavailable, 1)
+        );
+        assert!(
+            error.message().contains("locked by another program"),
+            "{error}"
+        );
+        other.execute_batch("ROLLBACK").unwrap();
+        assert_eq!(
+            bench.plan(NOW).unwrap().id,
+            id(1),
+            "the failed plan used nothing"
+        );
+    }
+
+    #[test]
+    fn last_error_is_kept_over_a_restart() {
+        let mut bench = Bench::new();
+        bench.store.set_last_error(Some("disk is full")).unwrap();
+        let mut bench = bench.reopen();
+        assert_eq!(
+            bench.store.last_error().unwrap().as_deref(),
+            Some("disk is full")
+        );
+        bench.store.set_last_error(None).unwrap();
+        assert_eq!(bench.store.last_error().unwrap(), None);
+    }
+
+    #[test]
+    fn name_of_the_pipeline_is_that_of_its_creation() {
+        let (_folder, path, landing) = closed();
+        let store = CheckpointStore::open(&path, "renamed", &landing, NOW).unwrap();
+        assert_eq!(store.pipeline_id(), "orders");
+    }
 }

@@ -349,3 +349,233 @@ fn insert_known_batches(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::*;
+    use super::super::{ApplyCounters, BatchState, CheckpointStore, OutcomeKind};
+    use super::*;
+
+    fn names(records: Vec<FileRecord>) -> Vec<String> {
+        records.into_iter().map(|record| record.path).collect()
+    }
+
+    #[test]
+    fn reset_of_an_unknown_or_planned_file_changes_nothing() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        bench.load();
+        assert!(bench.store.reset(&["a".into(), "no such".into()]).is_err());
+        assert_eq!(
+            (bench.state("a"), bench.store.epoch().unwrap()),
+            (FileState::Loaded, 1)
+        );
+        bench.see(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]);
+        bench.plan(NOW).unwrap();
+        assert!(bench.store.reset(&["c".into()]).is_err());
+    }
+
+    #[test]
+    fn reset_starts_an_epoch_and_loads_in_the_place_of_earlier_rows() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        bench.load();
+        assert_eq!(bench.store.reset(&["a".into()]).unwrap(), 2);
+        let a = bench.file("a");
+        assert_eq!(
+            (a.state, a.attempts, a.rows_loaded),
+            (FileState::Pending, 0, 2)
+        );
+        let batch = bench.load();
+        assert_eq!(
+            (batch.id, batch.files.len(), batch.files[0].replaces),
+            (id(2), 1, true)
+        );
+        assert_eq!(bench.store.last_batch().unwrap().unwrap().epoch, 2);
+    }
+
+    #[test]
+    fn reset_takes_a_file_that_changed_after_load_with_its_present_bytes() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        bench.load();
+        let seen = bench.see(&[("a", 5, 5)]);
+        let park = crate::settings::AllowOverwrites::Park;
+        bench
+            .store
+            .confirm_changed(&seen.to_rehash[0], park)
+            .unwrap();
+        bench.store.reset(&["a".into()]).unwrap();
+        assert_eq!(bench.see(&[("a", 5, 5)]).waiting.len(), 1);
+        let batch = bench.load();
+        assert_eq!((batch.files[0].size, batch.files[0].replaces), (5, true));
+        assert!(bench.see(&[("a", 5, 5)]).to_rehash.is_empty());
+    }
+
+    #[test]
+    fn candidates_are_chosen_by_pattern_on_the_real_name() {
+        let mut bench = Bench::new();
+        bench.see(&[
+            ("a\\x0Ab.json", 1, 1),
+            ("a\\xFF.json", 1, 1),
+            ("day/a.json", 1, 1),
+            ("x.csv", 1, 1),
+        ]);
+        let glob = |pattern: &str| {
+            names(
+                bench
+                    .store
+                    .reset_candidates(&Selector::Glob(pattern.into()))
+                    .unwrap(),
+            )
+        };
+        assert_eq!(
+            glob("a*.json"),
+            ["a\\x0Ab.json", "a\\xFF.json", "day/a.json"]
+        );
+        assert_eq!(glob("day/*"), ["day/a.json"]);
+        assert_eq!(glob("a\nb.json"), ["a\\x0Ab.json"]);
+        assert!(
+            bench
+                .store
+                .reset_candidates(&Selector::Glob("[".into()))
+                .is_err()
+        );
+        assert_eq!(
+            bench.store.reset_candidates(&Selector::All).unwrap().len(),
+            4
+        );
+        assert!(
+            bench
+                .store
+                .reset_candidates(&Selector::Failed)
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn source_is_cleaned_only_when_its_batch_is_applied() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        assert!(bench.store.confirm_cleaned("a").is_err(), "not loaded");
+        bench.load();
+        assert!(bench.store.to_clean(NOW).unwrap().is_empty());
+        bench
+            .store
+            .confirm_applied(Version(1), None, &ApplyCounters::default())
+            .unwrap();
+        assert_eq!(names(bench.store.to_clean(NOW).unwrap()), ["a", "b"]);
+        bench.store.confirm_cleaned("a").unwrap();
+        bench
+            .store
+            .clean_failed("b", "read-only folder", NOW + SECOND)
+            .unwrap();
+        assert!(bench.store.to_clean(NOW).unwrap().is_empty());
+        let mut bench = bench.reopen();
+        let b = bench.file("b");
+        assert_eq!(
+            (b.state, b.reason.as_deref()),
+            (FileState::Loaded, Some("clean_failed"))
+        );
+        assert!(
+            bench.see(&[("b", 1, 1)]).waiting.is_empty(),
+            "never loaded again"
+        );
+        assert_eq!(names(bench.store.to_clean(NOW + SECOND).unwrap()), ["b"]);
+    }
+
+    #[test]
+    fn known_content_names_a_file_that_brought_rows() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        assert_eq!(bench.store.known_content(&hash_of("b")).unwrap(), None);
+        let batch = bench.plan(NOW).unwrap();
+        let mut copy = outcome("a", OutcomeKind::Duplicate { of: "b".into() });
+        copy.content_hash = Some(hash_of("b"));
+        bench.confirm(&batch, &[copy, outcome("b", loaded(1, 0))]);
+        assert_eq!(
+            bench.store.known_content(&hash_of("b")).unwrap().as_deref(),
+            Some("b")
+        );
+        bench.store.reset(&["b".into()]).unwrap();
+        assert_eq!(
+            bench.store.known_content(&hash_of("b")).unwrap(),
+            None,
+            "its rows are about to be replaced"
+        );
+    }
+
+    #[test]
+    fn counts_and_lists_follow_the_states() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        bench.load();
+        bench.see(&[("a", 1, 1), ("b", 20, 1), ("c", 30, 1)]);
+        let counts = bench.store.counts().unwrap();
+        assert_eq!(
+            (
+                counts.loaded,
+                counts.pending,
+                counts.bytes_pending,
+                counts.rows_loaded
+            ),
+            (1, 2, 50, 2)
+        );
+        assert_eq!(counts.oldest_pending_at, Some(NOW));
+        let mut seen = Vec::new();
+        bench
+            .store
+            .files(Some(FileState::Pending), &mut |record| {
+                seen.push(record.path)
+            })
+            .unwrap();
+        assert_eq!(seen, ["b", "c"]);
+        assert_eq!(bench.store.file("no such").unwrap(), None);
+    }
+
+    #[test]
+    fn rebuild_takes_up_where_the_tables_are() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        bench.load();
+        let mut records = Vec::new();
+        bench
+            .store
+            .files(None, &mut |record| records.push(record))
+            .unwrap();
+        assert!(
+            bench
+                .store
+                .rebuild_from(records.clone(), id(9), 3, NOW)
+                .is_err(),
+            "not in place"
+        );
+
+        let path = bench.path();
+        let Bench { folder, store } = bench;
+        drop(store);
+        let landing = folder.path().join("landing");
+        let (mut store, kept) =
+            CheckpointStore::open_afresh(&path, "orders", &landing, NOW).unwrap();
+        assert!(kept.unwrap().exists());
+        assert!(store.is_new().unwrap());
+        assert!(
+            store.rebuild_from(records.clone(), id(1), 3, NOW).is_err(),
+            "a batch of the future"
+        );
+        store.rebuild_from(records.clone(), id(9), 3, NOW).unwrap();
+        assert_eq!(
+            (store.next_batch_id().unwrap(), store.epoch().unwrap()),
+            (id(9), 3)
+        );
+        let mut bench = Bench { folder, store };
+        assert_eq!(bench.see(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]).new, 1);
+        assert_eq!(bench.file("a"), records[0]);
+        assert_eq!(
+            bench.store.last_batch().unwrap().unwrap().state,
+            BatchState::Loaded
+        );
+        assert_eq!(bench.load().id, id(9));
+    }
+}
