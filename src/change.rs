@@ -170,7 +170,10 @@ pub struct FileFault {
 impl FileFault {
     /// Makes a fault.
     pub fn new(reason: ParkReason, detail: impl Into<String>) -> Self {
-        FileFault { reason, detail: detail.into() }
+        FileFault {
+            reason,
+            detail: detail.into(),
+        }
     }
 }
 

@@ -72,18 +72,27 @@ struct Plan {
 impl CrashSwitch {
     /// Counts only.
     pub fn counting() -> Self {
-        CrashSwitch(Some(Arc::new(Mutex::new(Plan { reached: Vec::new(), stop_at: None }))))
+        CrashSwitch(Some(Arc::new(Mutex::new(Plan {
+            reached: Vec::new(),
+            stop_at: None,
+        }))))
     }
 
     /// Stops when the `nth` point (from 0) is reached.
     pub fn stop_at(nth: usize) -> Self {
-        CrashSwitch(Some(Arc::new(Mutex::new(Plan { reached: Vec::new(), stop_at: Some(nth) }))))
+        CrashSwitch(Some(Arc::new(Mutex::new(Plan {
+            reached: Vec::new(),
+            stop_at: Some(nth),
+        }))))
     }
 
     /// The points reached so far.
     pub fn reached(&self) -> Vec<CrashPoint> {
         match &self.0 {
-            Some(plan) => plan.lock().map(|plan| plan.reached.clone()).unwrap_or_default(),
+            Some(plan) => plan
+                .lock()
+                .map(|plan| plan.reached.clone())
+                .unwrap_or_default(),
             None => Vec::new(),
         }
     }
@@ -91,7 +100,9 @@ impl CrashSwitch {
     /// Called by the program between two durable writes.
     pub fn reach(&self, point: CrashPoint) -> Result<()> {
         let Some(plan) = &self.0 else { return Ok(()) };
-        let Ok(mut plan) = plan.lock() else { return Ok(()) };
+        let Ok(mut plan) = plan.lock() else {
+            return Ok(());
+        };
         plan.reached.push(point);
         if plan.stop_at == Some(plan.reached.len() - 1) {
             return Err(Error::bug(format!("simulated crash at {point:?}")));

@@ -2,9 +2,9 @@
 
 use crate::change::{FileFault, Reject};
 use crate::schema::TableSchema;
+pub use crate::schema::{NewColumn, widen};
 use crate::settings::SourceSettings;
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
 use bytes::Bytes;
 
 /// Where one decoded row stands in its file, so that a later refusal can name it.
@@ -36,15 +36,6 @@ pub struct Decoded {
     pub text: Bytes,
 }
 
-/// A column that the schema lacks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NewColumn {
-    /// As delivered.
-    pub name: String,
-    /// Inferred over all its values in the file (STRING without inference).
-    pub data_type: DataType,
-}
-
 /// Decodes one whole file. Nothing is written anywhere.
 ///
 /// A fault means that no row of the file may load.
@@ -64,10 +55,4 @@ impl Decoded {
         let _ = index;
         todo!()
     }
-}
-
-/// The narrowest type that holds the values of both (documented widening rules; STRING at the end).
-pub fn widen(left: &DataType, right: &DataType) -> DataType {
-    let _ = (left, right);
-    todo!()
 }

@@ -37,7 +37,11 @@ pub struct Error {
 impl Error {
     /// Makes an error of `kind`; `message` is lower case, without a full stop, and names the object.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), hint: None }
+        Error {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// The settings or the command line are wrong.
