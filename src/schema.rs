@@ -3,8 +3,34 @@
 //! A [`TableSchema`] only grows, at its end; its names are unique even when case is ignored, so that no reader can
 //! confuse two columns. What a value must look like to fit a type is the business of `decode`.
 
+mod ddl;
+
+pub use ddl::{ddl_type, parse_ddl};
+
+use crate::change::{BATCH_ID, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, RESCUED_DATA};
 use crate::error::{Error, Result};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The longest column name, in bytes.
+pub const COLUMN_NAME_BYTES_MAX: usize = 255;
+
+/// The most digits of a DECIMAL.
+pub const DECIMAL_PRECISION_MAX: u8 = 38;
+
+/// Names that the loader or Delta's change data feed adds; no source column may have them.
+const RESERVED_NAMES: [&str; 9] = [
+    RESCUED_DATA,
+    FILE_PATH,
+    FILE_ROW,
+    FILE_MODIFIED_AT,
+    BATCH_ID,
+    LOADED_AT,
+    "_change_type",
+    "_commit_version",
+    "_commit_timestamp",
+];
 
 /// The source columns of a table (without the columns that the loader adds), in order. All are nullable.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,70 +60,429 @@ pub enum Lookup {
 }
 
 impl TableSchema {
-    /// The schema of these columns. Fails on a name that no table takes, and on two names that differ in case only.
+    /// The schema of these columns, each made nullable. Fails on a name that no table takes, and on two names that
+    /// differ at most in case.
     pub fn new(columns: Vec<Field>) -> Result<Self> {
-        let _ = columns;
-        todo!()
+        let mut seen = HashSet::new();
+        for column in &columns {
+            check_column_name(column.name())?;
+            if !seen.insert(column.name().to_lowercase()) {
+                let message = format!("column {} is declared twice", column.name());
+                return Err(Error::settings(message)
+                    .hint("names that differ in case only are the same name"));
+            }
+        }
+        let columns: Vec<Field> = columns
+            .into_iter()
+            .map(|column| column.with_nullable(true))
+            .collect();
+        Ok(TableSchema {
+            columns: Arc::new(Schema::new(columns)),
+        })
     }
 
     /// The schema of a table before its first file: the columns of `schema_hints`.
     pub fn from_hints(ddl: &str) -> Result<Self> {
-        let _ = ddl;
-        todo!()
+        TableSchema::new(parse_ddl(ddl)?).map_err(|error| error.context("schema_hints"))
     }
 
     /// Finds a column by its exact name, and says when another differs in case only.
     pub fn lookup(&self, name: &str) -> Lookup {
-        let _ = name;
-        todo!()
+        let fields = self.columns.fields();
+        if let Some(index) = fields.iter().position(|field| field.name() == name) {
+            return Lookup::Exact(index);
+        }
+        match fields
+            .iter()
+            .position(|field| same_but_for_case(field.name(), name))
+        {
+            Some(index) => Lookup::OtherCase(index),
+            None => Lookup::Absent,
+        }
     }
 
     /// This schema with `new` at its end. A name that is there already, in any case, or that no table takes is left
     /// out: the records that carry it are refused when they are decoded against the result.
     pub fn extended(&self, new: &[NewColumn]) -> TableSchema {
-        let _ = new;
-        todo!()
+        let mut extended = self.clone();
+        for column in new {
+            if check_column_name(&column.name).is_err()
+                || extended.lookup(&column.name) != Lookup::Absent
+            {
+                continue;
+            }
+            let mut fields: Vec<_> = extended.columns.fields().iter().cloned().collect();
+            fields.push(Arc::new(Field::new(
+                &column.name,
+                column.data_type.clone(),
+                true,
+            )));
+            extended = TableSchema {
+                columns: Arc::new(Schema::new(fields)),
+            };
+        }
+        extended
     }
 }
 
 /// The new columns of several files as one list, in the order of their first appearance, with types widened.
 pub fn merge_new_columns<'a>(files: impl IntoIterator<Item = &'a [NewColumn]>) -> Vec<NewColumn> {
-    let _ = files.into_iter().count();
-    todo!()
+    let mut merged: Vec<NewColumn> = Vec::new();
+    for column in files.into_iter().flatten() {
+        match merged.iter_mut().find(|known| known.name == column.name) {
+            Some(known) => known.data_type = widen(&known.data_type, &column.data_type),
+            None => merged.push(column.clone()),
+        }
+    }
+    merged
+}
+
+fn same_but_for_case(left: &str, right: &str) -> bool {
+    left.to_lowercase() == right.to_lowercase()
 }
 
 /// Whether a table takes a column of this name; the error says what is wrong with it.
+///
+/// Dots, dashes, leading digits, words of SQL and letters of any script are fine.
 pub fn check_column_name(name: &str) -> Result<()> {
-    let _ = name;
-    todo!()
+    let refuse = |why: &str| {
+        let shown: String = name.chars().take(40).collect();
+        Err(Error::settings(format!("column name {shown:?} {why}")))
+    };
+    if name.is_empty() {
+        return refuse("is empty");
+    }
+    if name.len() > COLUMN_NAME_BYTES_MAX {
+        return refuse("is longer than 255 bytes");
+    }
+    if let Some(bad) = name
+        .chars()
+        .find(|c| " ,;{}()=\"'`\\".contains(*c) || c.is_control())
+    {
+        return refuse(&format!("contains {bad:?}"));
+    }
+    if RESERVED_NAMES
+        .iter()
+        .any(|reserved| same_but_for_case(reserved, name))
+    {
+        return refuse("is one that the loader or the change data feed adds itself");
+    }
+    Ok(())
 }
 
 /// Whether `format` is a chrono format that dates or times can be read with.
 pub fn check_time_format(format: &str) -> Result<()> {
-    let _ = format;
-    todo!()
+    match chrono::format::StrftimeItems::new(format).parse_to_owned() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(
+            Error::settings(format!("not a format of dates or times: {format:?}"))
+                .hint("write it as for strftime, for example %Y-%m-%d %H:%M:%S%.f %z"),
+        ),
+    }
 }
 
-/// The type of a Delta table that holds every value of an Arrow type of a file.
+/// The type of TIMESTAMP columns: an instant, in microseconds.
+pub fn timestamp_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// The type of ARRAY columns.
+pub fn array_type(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new("element", element, true)))
+}
+
+/// The type of MAP columns.
+pub fn map_type(key: DataType, value: DataType) -> DataType {
+    let fields = Fields::from(vec![
+        Field::new("key", key, false),
+        Field::new("value", value, true),
+    ]);
+    DataType::Map(
+        Arc::new(Field::new("key_value", DataType::Struct(fields), false)),
+        false,
+    )
+}
+
+/// The type of a Delta table that holds every value of an Arrow type of a file. Types that Delta lacks become STRING.
 pub fn delta_type(file_type: &DataType) -> DataType {
-    let _ = file_type;
-    todo!()
+    match file_type {
+        DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::Float32
+        | DataType::Float64 => file_type.clone(),
+        DataType::UInt8 => DataType::Int16,
+        DataType::UInt16 => DataType::Int32,
+        DataType::UInt32 => DataType::Int64,
+        DataType::UInt64 => DataType::Decimal128(20, 0),
+        DataType::Float16 => DataType::Float32,
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => delta_decimal(*precision, *scale),
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => DataType::Binary,
+        DataType::Date32 | DataType::Date64 => DataType::Date32,
+        DataType::Timestamp(_, Some(_)) => timestamp_type(),
+        DataType::Timestamp(_, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::List(element)
+        | DataType::LargeList(element)
+        | DataType::FixedSizeList(element, _) => array_type(delta_type(element.data_type())),
+        DataType::Struct(fields) => DataType::Struct(
+            fields
+                .iter()
+                .map(|field| Field::new(field.name(), delta_type(field.data_type()), true))
+                .collect(),
+        ),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => map_type(
+                delta_type(pair[0].data_type()),
+                delta_type(pair[1].data_type()),
+            ),
+            _ => DataType::Utf8,
+        },
+        DataType::Dictionary(_, value) => delta_type(value),
+        _ => DataType::Utf8,
+    }
 }
 
-/// A type in the words of Spark DDL.
-pub fn ddl_type(data_type: &DataType) -> String {
-    let _ = data_type;
-    todo!()
+/// Delta has neither negative scales nor scales beyond the precision.
+fn delta_decimal(precision: u8, scale: i8) -> DataType {
+    let digits_after = i16::from(scale.max(0));
+    let digits_before = (i16::from(precision) - i16::from(scale)).max(0);
+    decimal_of(digits_before, digits_after)
 }
 
-/// The narrowest type that holds the values of both (STRING at the end).
+/// The DECIMAL with so many digits on each side of the point; STRING where there is none.
+fn decimal_of(digits_before: i16, digits_after: i16) -> DataType {
+    let precision = (digits_before + digits_after).max(1);
+    match (u8::try_from(precision), i8::try_from(digits_after)) {
+        (Ok(precision), Ok(scale)) if precision <= DECIMAL_PRECISION_MAX => {
+            DataType::Decimal128(precision, scale)
+        }
+        _ => DataType::Utf8,
+    }
+}
+
+/// The narrowest type that holds the values of both; the order of merging does not matter.
+///
+/// Whole numbers widen among themselves, into a DECIMAL with room for them, and into DOUBLE; decimals widen to the
+/// digits of both; FLOAT widens to DOUBLE. Everything else that differs is STRING.
 pub fn widen(left: &DataType, right: &DataType) -> DataType {
-    let _ = (left, right);
-    todo!()
+    if left == right {
+        return left.clone();
+    }
+    if let (Some(left_digits), Some(right_digits)) = (integer_digits(left), integer_digits(right)) {
+        return if left_digits > right_digits {
+            left.clone()
+        } else {
+            right.clone()
+        };
+    }
+    if let (Some((left_before, left_after)), Some((right_before, right_after))) =
+        (decimal_digits(left), decimal_digits(right))
+    {
+        return decimal_of(left_before.max(right_before), left_after.max(right_after));
+    }
+    let fits_double = |t: &DataType| t.is_floating() || integer_digits(t).is_some();
+    if fits_double(left) && fits_double(right) {
+        DataType::Float64
+    } else {
+        DataType::Utf8
+    }
 }
 
-/// Parses Spark DDL ("amount DECIMAL(10,2), `odd name` STRING, s STRUCT<a: INT, b: ARRAY<STRING>>").
-pub fn parse_ddl(text: &str) -> Result<Vec<Field>> {
-    let _ = text;
-    Err(Error::bug("not there yet"))
+fn integer_digits(data_type: &DataType) -> Option<i16> {
+    match data_type {
+        DataType::Int8 => Some(3),
+        DataType::Int16 => Some(5),
+        DataType::Int32 => Some(10),
+        DataType::Int64 => Some(19),
+        _ => None,
+    }
+}
+
+fn decimal_digits(data_type: &DataType) -> Option<(i16, i16)> {
+    match data_type {
+        DataType::Decimal128(precision, scale) => {
+            Some((i16::from(*precision) - i16::from(*scale), i16::from(*scale)))
+        }
+        _ => integer_digits(data_type).map(|digits| (digits, 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, data_type: DataType) -> NewColumn {
+        NewColumn {
+            name: name.into(),
+            data_type,
+        }
+    }
+
+    #[test]
+    fn names_that_look_like_sql_are_refused_and_odd_but_harmless_ones_taken() {
+        let long = "x".repeat(256);
+        for bad in [
+            "",
+            "a b",
+            "status\" = 'x' OR \"1",
+            "x; DROP TABLE silver",
+            "a\\b",
+            "a\u{1}",
+            "_File_Path",
+            &long,
+        ] {
+            assert!(check_column_name(bad).is_err(), "{bad}");
+        }
+        for good in [
+            "a.b",
+            "1inch",
+            "select",
+            "Gr\u{f6}\u{df}e",
+            "order-date",
+            "_id",
+            "__START_AT",
+        ] {
+            assert!(check_column_name(good).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn hints_that_differ_in_case_only_are_refused() {
+        let error = TableSchema::from_hints("a INT, A STRING").unwrap_err();
+        assert!(
+            error.message().contains("column A is declared twice"),
+            "{error}"
+        );
+        assert!(TableSchema::from_hints("_batch_id BIGINT").is_err());
+    }
+
+    #[test]
+    fn lookup_tells_exact_other_case_and_absent_apart() {
+        let schema = TableSchema::from_hints("orderId BIGINT NOT NULL, Status STRING").unwrap();
+        assert_eq!(schema.lookup("Status"), Lookup::Exact(1));
+        assert_eq!(schema.lookup("ORDERID"), Lookup::OtherCase(0));
+        assert_eq!(schema.lookup("seq"), Lookup::Absent);
+        assert!(schema.columns.field(0).is_nullable());
+    }
+
+    #[test]
+    fn extending_leaves_out_what_is_there_or_not_allowed() {
+        let schema = TableSchema::from_hints("a INT").unwrap();
+        let new = [
+            column("A", DataType::Utf8),
+            column("b", DataType::Int64),
+            column("B", DataType::Utf8),
+            column("c d", DataType::Utf8),
+        ];
+        let extended = schema.extended(&new);
+        assert_eq!(extended.columns.fields().len(), 2);
+        assert_eq!(extended.lookup("b"), Lookup::Exact(1));
+    }
+
+    #[test]
+    fn new_columns_of_files_merge_in_order_and_widen() {
+        let first = [column("b", DataType::Int64), column("a", DataType::Utf8)];
+        let second = [
+            column("c", DataType::Boolean),
+            column("b", DataType::Float64),
+        ];
+        let merged = merge_new_columns([&first[..], &second[..]]);
+        assert_eq!(
+            merged,
+            [
+                column("b", DataType::Float64),
+                column("a", DataType::Utf8),
+                column("c", DataType::Boolean)
+            ]
+        );
+    }
+
+    #[test]
+    fn widening_holds_both_or_ends_in_string() {
+        let big = DataType::Decimal128(38, 0);
+        for (left, right, expected) in [
+            (DataType::Int64, DataType::Float64, DataType::Float64),
+            (DataType::Int64, big.clone(), big.clone()),
+            (big.clone(), DataType::Float64, DataType::Utf8),
+            (DataType::Boolean, DataType::Int64, DataType::Utf8),
+            (DataType::Date32, timestamp_type(), DataType::Utf8),
+            (DataType::Int16, DataType::Int32, DataType::Int32),
+            (
+                DataType::Decimal128(10, 2),
+                DataType::Int32,
+                DataType::Decimal128(12, 2),
+            ),
+            (big.clone(), DataType::Decimal128(2, 2), DataType::Utf8),
+        ] {
+            assert_eq!(widen(&left, &right), expected, "{left} {right}");
+            assert_eq!(widen(&right, &left), expected, "{right} {left}");
+        }
+    }
+
+    #[test]
+    fn widening_gives_the_same_in_every_order() {
+        let types = [
+            DataType::Int8,
+            DataType::Int32,
+            DataType::Int64,
+            DataType::Float32,
+            DataType::Float64,
+            DataType::Decimal128(10, 2),
+            DataType::Decimal128(38, 0),
+            DataType::Boolean,
+            DataType::Utf8,
+        ];
+        for a in &types {
+            for b in &types {
+                for c in &types {
+                    assert_eq!(
+                        widen(&widen(a, b), c),
+                        widen(a, &widen(b, c)),
+                        "{a} {b} {c}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unsigned_and_foreign_types_map_to_wider_delta_types() {
+        assert_eq!(delta_type(&DataType::UInt32), DataType::Int64);
+        assert_eq!(delta_type(&DataType::UInt64), DataType::Decimal128(20, 0));
+        assert_eq!(
+            delta_type(&DataType::Decimal128(5, -2)),
+            DataType::Decimal128(7, 0)
+        );
+        assert_eq!(delta_type(&DataType::Decimal256(60, 2)), DataType::Utf8);
+        assert_eq!(
+            delta_type(&DataType::Time64(TimeUnit::Microsecond)),
+            DataType::Utf8
+        );
+        assert_eq!(
+            delta_type(&DataType::Timestamp(
+                TimeUnit::Nanosecond,
+                Some("+02:00".into())
+            )),
+            timestamp_type()
+        );
+    }
+
+    #[test]
+    fn a_broken_time_format_is_named() {
+        assert!(
+            check_time_format("%Y-%m-%d %Q")
+                .unwrap_err()
+                .message()
+                .contains("%Q")
+        );
+        assert!(check_time_format("%d.%m.%Y").is_ok());
+    }
 }
