@@ -1,5 +1,8 @@
 //! Turns the bytes of one landing file into Arrow rows and rejects.
 
+mod number;
+mod time;
+
 use crate::change::{FileFault, Reject};
 use crate::schema::TableSchema;
 pub use crate::schema::{NewColumn, widen};

@@ -1,0 +1,348 @@
+//! Dates and times from their text, exactly; the time zone of the process never matters.
+//!
+//! ISO 8601 by default, a chrono format where one is set.
+
+use crate::change::FileFault;
+use crate::change::ParkReason;
+use chrono::format::{Item, Parsed, StrftimeItems};
+use chrono::{NaiveDate, NaiveDateTime, Timelike};
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+/// 0001-01-01T00:00:00Z, the first instant that every reader of the tables knows.
+const MICROS_MIN: i64 = -62_135_596_800 * MICROS_PER_SECOND;
+/// 9999-12-31T23:59:59.999999Z, the last one.
+const MICROS_MAX: i64 = 253_402_300_800 * MICROS_PER_SECOND - 1;
+
+/// Why a text is no time that a column takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeFault {
+    /// It does not read as a time, or there is no such day or hour.
+    NotATime,
+    /// It has more than six digits behind the second, and not only zeros.
+    Surplus,
+    /// It is outside of the years 1 to 9999.
+    OutOfRange,
+}
+
+/// A time as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Microseconds since the epoch; in UTC when `has_offset`, else by the clock on the wall.
+    pub(super) micros: i64,
+    /// The text says where on earth.
+    pub(super) has_offset: bool,
+}
+
+/// The formats of the settings, ready for use.
+#[derive(Debug, Default)]
+pub(super) struct TimeFormats {
+    date: Option<Vec<Item<'static>>>,
+    timestamp: Option<Vec<Item<'static>>>,
+    /// The timestamp format says UTC in a letter.
+    timestamp_is_utc: bool,
+}
+
+impl TimeFormats {
+    /// Prepares chrono formats; `None` is ISO 8601.
+    pub(super) fn new(date: Option<&str>, timestamp: Option<&str>) -> Result<Self, FileFault> {
+        let prepare =
+            |format: Option<&str>| match format.map(|f| StrftimeItems::new(f).parse_to_owned()) {
+                None => Ok(None),
+                Some(Ok(items)) => Ok(Some(items)),
+                Some(Err(_)) => {
+                    let detail = format!(
+                        "not a format of dates or times: {:?}",
+                        format.unwrap_or_default()
+                    );
+                    Err(FileFault::new(ParkReason::Unreadable, detail))
+                }
+            };
+        let timestamp_is_utc = timestamp.is_some_and(|f| f.ends_with('Z') && !f.ends_with("%Z"));
+        Ok(TimeFormats {
+            date: prepare(date)?,
+            timestamp: prepare(timestamp)?,
+            timestamp_is_utc,
+        })
+    }
+
+    /// Whether a format is set for timestamps, so that bare numbers may be times.
+    pub(super) fn has_timestamp_format(&self) -> bool {
+        self.timestamp.is_some()
+    }
+
+    /// Whether a format is set for dates, so that bare numbers may be dates.
+    pub(super) fn has_date_format(&self) -> bool {
+        self.date.is_some()
+    }
+
+    /// Days since the epoch.
+    pub(super) fn date(&self, text: &str) -> Result<i32, TimeFault> {
+        let day = match &self.date {
+            None => iso_date(text.as_bytes())?,
+            Some(items) => {
+                let mut parsed = Parsed::new();
+                chrono::format::parse(&mut parsed, text, items.iter())
+                    .map_err(|_| TimeFault::NotATime)?;
+                parsed.to_naive_date().map_err(|_| TimeFault::NotATime)?
+            }
+        };
+        let start = in_range(micros_of(day.and_time(chrono::NaiveTime::MIN)))?;
+        let days = start.div_euclid(86_400 * MICROS_PER_SECOND);
+        i32::try_from(days).map_err(|_| TimeFault::OutOfRange)
+    }
+
+    /// Reads an instant or a time on the wall, whichever the text is.
+    pub(super) fn timestamp(&self, text: &str) -> Result<Stamp, TimeFault> {
+        match &self.timestamp {
+            None => iso_timestamp(text.as_bytes()),
+            Some(items) => self.formatted_timestamp(text, items),
+        }
+    }
+
+    fn formatted_timestamp(&self, text: &str, items: &[Item<'static>]) -> Result<Stamp, TimeFault> {
+        let mut parsed = Parsed::new();
+        chrono::format::parse(&mut parsed, text, items.iter()).map_err(|_| TimeFault::NotATime)?;
+        let offset = parsed.offset();
+        // Seconds since the epoch are an instant by themselves.
+        let has_offset = offset.is_some() || parsed.timestamp().is_some() || self.timestamp_is_utc;
+        let wall = parsed
+            .to_naive_datetime_with_offset(offset.unwrap_or(0))
+            .map_err(|_| TimeFault::NotATime)?;
+        if wall.nanosecond() >= 1_000_000_000 {
+            return Err(TimeFault::NotATime);
+        }
+        if wall.nanosecond() % 1000 != 0 {
+            return Err(TimeFault::Surplus);
+        }
+        let micros = micros_of(wall) - i64::from(offset.unwrap_or(0)) * MICROS_PER_SECOND;
+        Ok(Stamp {
+            micros: in_range(micros)?,
+            has_offset,
+        })
+    }
+}
+
+fn micros_of(wall: NaiveDateTime) -> i64 {
+    wall.and_utc().timestamp_micros()
+}
+
+/// Refuses what is outside of the years 1 to 9999.
+pub(super) fn in_range(micros: i64) -> Result<i64, TimeFault> {
+    if (MICROS_MIN..=MICROS_MAX).contains(&micros) {
+        Ok(micros)
+    } else {
+        Err(TimeFault::OutOfRange)
+    }
+}
+
+/// `YYYY-MM-DD`.
+fn iso_date(bytes: &[u8]) -> Result<NaiveDate, TimeFault> {
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = bytes else {
+        return Err(TimeFault::NotATime);
+    };
+    let year = two_digits(*y1, *y2)? * 100 + two_digits(*y3, *y4)?;
+    let year = i32::try_from(year).map_err(|_| TimeFault::NotATime)?;
+    NaiveDate::from_ymd_opt(year, two_digits(*m1, *m2)?, two_digits(*d1, *d2)?)
+        .filter(|_| year > 0)
+        .ok_or(TimeFault::NotATime)
+}
+
+fn two_digits(tens: u8, ones: u8) -> Result<u32, TimeFault> {
+    if tens.is_ascii_digit() && ones.is_ascii_digit() {
+        Ok(u32::from(tens - b'0') * 10 + u32::from(ones - b'0'))
+    } else {
+        Err(TimeFault::NotATime)
+    }
+}
+
+/// `YYYY-MM-DD`, `T` or a blank, `HH:MM[:SS[.fraction]]`, and perhaps an offset. A day alone is its midnight.
+fn iso_timestamp(bytes: &[u8]) -> Result<Stamp, TimeFault> {
+    let (day, rest) = bytes.split_at_checked(10).ok_or(TimeFault::NotATime)?;
+    let day = iso_date(day)?;
+    let Some((separator, rest)) = rest.split_first() else {
+        return Ok(Stamp {
+            micros: micros_of(day.and_time(chrono::NaiveTime::MIN)),
+            has_offset: false,
+        });
+    };
+    let [h1, h2, b':', m1, m2, rest @ ..] = rest else {
+        return Err(TimeFault::NotATime);
+    };
+    if !matches!(separator, b'T' | b't' | b' ') {
+        return Err(TimeFault::NotATime);
+    }
+    let (second, fraction, rest) = match rest {
+        [b':', s1, s2, rest @ ..] => {
+            let (fraction, rest) = fraction_micros(rest)?;
+            (two_digits(*s1, *s2)?, fraction, rest)
+        }
+        _ => (0, 0, rest),
+    };
+    let wall = day
+        .and_hms_opt(two_digits(*h1, *h2)?, two_digits(*m1, *m2)?, second)
+        .ok_or(TimeFault::NotATime)?;
+    let offset = iso_offset(rest)?;
+    let micros = micros_of(wall) + fraction - offset.unwrap_or(0) * MICROS_PER_SECOND;
+    Ok(Stamp {
+        micros: in_range(micros)?,
+        has_offset: offset.is_some(),
+    })
+}
+
+/// Up to six digits behind a point, and any number of zeros after them.
+fn fraction_micros(bytes: &[u8]) -> Result<(i64, &[u8]), TimeFault> {
+    let [b'.', rest @ ..] = bytes else {
+        return Ok((0, bytes));
+    };
+    let length = rest
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (digits, rest) = rest.split_at(length);
+    if digits.is_empty() {
+        return Err(TimeFault::NotATime);
+    }
+    if digits.iter().skip(6).any(|digit| *digit != b'0') {
+        return Err(TimeFault::Surplus);
+    }
+    let micros = (0..6).fold(0, |sum, place| {
+        sum * 10 + i64::from(digits.get(place).map_or(0, |digit| digit - b'0'))
+    });
+    Ok((micros, rest))
+}
+
+/// Seconds east of UTC from `Z`, `+02:00`, `+0200` or `+02`; `None` when nothing is left.
+fn iso_offset(bytes: &[u8]) -> Result<Option<i64>, TimeFault> {
+    let (sign, hours, minutes) = match bytes {
+        [] => return Ok(None),
+        [b'Z' | b'z'] => return Ok(Some(0)),
+        [sign, h1, h2, b':', m1, m2] | [sign, h1, h2, m1, m2] => {
+            (sign, two_digits(*h1, *h2)?, two_digits(*m1, *m2)?)
+        }
+        [sign, h1, h2] => (sign, two_digits(*h1, *h2)?, 0),
+        _ => return Err(TimeFault::NotATime),
+    };
+    let seconds = i64::from(hours * 3600 + minutes * 60);
+    match sign {
+        b'+' if hours < 24 && minutes < 60 => Ok(Some(seconds)),
+        b'-' if hours < 24 && minutes < 60 => Ok(Some(-seconds)),
+        _ => Err(TimeFault::NotATime),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iso(text: &str) -> Result<Stamp, TimeFault> {
+        TimeFormats::default().timestamp(text)
+    }
+
+    fn micros(text: &str) -> i64 {
+        chrono::DateTime::parse_from_rfc3339(text)
+            .unwrap()
+            .timestamp_micros()
+    }
+
+    #[test]
+    fn days_and_hours_that_do_not_exist_are_refused() {
+        for text in [
+            "2023-02-29T00:00:00Z",
+            "2024-13-01T00:00:00Z",
+            "2024-01-01T24:00:00Z",
+            "2024-01-01T23:59:60Z",
+            "2024-01-01T00:00:00+25:00",
+            "2024-01-01T00:00:00+02:60",
+            "2024-01-01T00:00:00.Z",
+            "2024-01-01T00:00:00 Z",
+            " 2024-01-01T00:00:00Z",
+            "2024-1-1T00:00:00Z",
+            "20240101T000000Z",
+            "0000-01-01T00:00:00Z",
+            "2024-01-01T00:00:00[Europe/Paris]",
+            "1711843800",
+            "",
+        ] {
+            assert_eq!(iso(text), Err(TimeFault::NotATime), "{text}");
+        }
+        assert_eq!(iso("2024-01-01T00:00:00.0000001Z"), Err(TimeFault::Surplus));
+        assert_eq!(iso("0001-01-01T00:00:00+01:00"), Err(TimeFault::OutOfRange));
+        for text in ["2023-02-29", "2024-01-01 ", "2024/01/01", "01.02.2024", ""] {
+            assert_eq!(
+                TimeFormats::default().date(text),
+                Err(TimeFault::NotATime),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_way_of_writing_an_offset_gives_the_same_instant() {
+        for text in [
+            "2024-03-31T02:30:00+02:00",
+            "2024-03-31T00:30:00Z",
+            "2024-03-31 02:30:00+02",
+            "2024-03-31 02:30+0200",
+            "2024-03-30T19:00:00.000000000-05:30",
+        ] {
+            let stamp = Stamp {
+                micros: micros("2024-03-31T00:30:00Z"),
+                has_offset: true,
+            };
+            assert_eq!(iso(text), Ok(stamp), "{text}");
+        }
+        assert_eq!(
+            iso("2024-03-31T00:30:00.123456Z").unwrap().micros,
+            micros("2024-03-31T00:30:00.123456Z")
+        );
+        assert_eq!(iso("1969-12-31T23:59:59.9Z").unwrap().micros, -100_000);
+    }
+
+    #[test]
+    fn a_time_without_offset_says_so() {
+        assert!(!iso("2024-03-31T02:30:00").unwrap().has_offset);
+        assert!(!iso("2024-03-31").unwrap().has_offset);
+    }
+
+    #[test]
+    fn set_formats_are_used_instead_of_iso() {
+        let formats = TimeFormats::new(Some("%d.%m.%Y"), Some("%d/%b/%Y:%H:%M:%S%.f %z")).unwrap();
+        assert_eq!(
+            formats.date("31.03.2024"),
+            TimeFormats::default().date("2024-03-31")
+        );
+        assert_eq!(formats.date("2024-03-31"), Err(TimeFault::NotATime));
+        let stamp = formats.timestamp("31/Mar/2024:02:30:00.5 +0200").unwrap();
+        assert_eq!(
+            stamp,
+            Stamp {
+                micros: micros("2024-03-31T00:30:00.5Z"),
+                has_offset: true
+            }
+        );
+        assert_eq!(
+            formats.timestamp("31/Mar/2024:02:30:00.0000001 +0200"),
+            Err(TimeFault::Surplus)
+        );
+        let utc = TimeFormats::new(None, Some("%Y%m%dT%H%M%SZ")).unwrap();
+        assert_eq!(
+            utc.timestamp("20240331T003000Z").unwrap().micros,
+            micros("2024-03-31T00:30:00Z")
+        );
+        let epoch = TimeFormats::new(None, Some("%s")).unwrap();
+        assert_eq!(
+            epoch.timestamp("12").unwrap(),
+            Stamp {
+                micros: 12_000_000,
+                has_offset: true
+            }
+        );
+        let wall = TimeFormats::new(None, Some("%Y-%m-%d %H:%M:%S")).unwrap();
+        assert!(!wall.timestamp("2024-03-31 02:30:00").unwrap().has_offset);
+        assert_eq!(
+            wall.timestamp("2024-03-31 02:30:60"),
+            Err(TimeFault::NotATime)
+        );
+        assert!(TimeFormats::new(None, Some("%Q")).is_err());
+    }
+}
