@@ -1,7 +1,10 @@
 //! Turns the bytes of one landing file into Arrow rows and rejects.
 
+mod columns;
 mod number;
 mod time;
+mod token;
+mod value;
 
 use crate::change::{FileFault, Reject};
 use crate::schema::TableSchema;

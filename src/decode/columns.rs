@@ -1,0 +1,332 @@
+//! Builds Arrow columns from cells that were checked before.
+//!
+//! A column takes a cell of its own type or NULL and nothing else; it remembers when it grew past what Arrow can
+//! address, so that the whole file is refused then.
+
+use super::value::{Cell, map_types};
+use crate::change::{FileFault, ParkReason};
+use crate::schema::ddl_type;
+use arrow::array::*;
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::*;
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// One column that grows by a cell a row.
+#[derive(Debug)]
+pub(super) struct Column {
+    data_type: DataType,
+    nulls: NullBufferBuilder,
+    values: Values,
+    /// An offset did not fit; the contents are of no use any more.
+    is_too_large: bool,
+}
+
+#[derive(Debug)]
+enum Values {
+    Bool(BooleanBufferBuilder),
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Decimal(Vec<i128>),
+    Bytes {
+        offsets: Vec<i32>,
+        data: Vec<u8>,
+    },
+    List {
+        offsets: Vec<i32>,
+        element: Box<Column>,
+    },
+    Struct(Vec<Column>),
+    Map {
+        offsets: Vec<i32>,
+        key: Box<Column>,
+        value: Box<Column>,
+    },
+}
+
+impl Column {
+    /// An empty column. Types that no table has become STRING columns, which take no cell but text.
+    pub(super) fn new(data_type: &DataType) -> Self {
+        let values = match data_type {
+            DataType::Boolean => Values::Bool(BooleanBufferBuilder::new(0)),
+            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
+                Values::Int(Vec::new())
+            }
+            DataType::Date32 | DataType::Timestamp(..) => Values::Int(Vec::new()),
+            DataType::Float32 | DataType::Float64 => Values::Float(Vec::new()),
+            DataType::Decimal128(..) => Values::Decimal(Vec::new()),
+            DataType::List(element) => Values::List {
+                offsets: vec![0],
+                element: Box::new(Column::new(element.data_type())),
+            },
+            DataType::Struct(fields) => Values::Struct(
+                fields
+                    .iter()
+                    .map(|field| Column::new(field.data_type()))
+                    .collect(),
+            ),
+            DataType::Map(entries, _) => {
+                let (key, value) = map_types(entries).unwrap_or((&DataType::Utf8, &DataType::Utf8));
+                let (key, value) = (Box::new(Column::new(key)), Box::new(Column::new(value)));
+                Values::Map {
+                    offsets: vec![0],
+                    key,
+                    value,
+                }
+            }
+            _ => Values::Bytes {
+                offsets: vec![0],
+                data: Vec::new(),
+            },
+        };
+        Column {
+            data_type: data_type.clone(),
+            nulls: NullBufferBuilder::new(0),
+            values,
+            is_too_large: false,
+        }
+    }
+
+    /// Appends one row.
+    pub(super) fn push(&mut self, cell: Cell<'_>) {
+        self.nulls.append(!matches!(cell, Cell::Null));
+        match (&mut self.values, cell) {
+            (Values::Bool(values), Cell::Bool(value)) => values.append(value),
+            (Values::Bool(values), _) => values.append(false),
+            (Values::Int(values), Cell::Int(value)) => values.push(value),
+            (Values::Int(values), _) => values.push(0),
+            (Values::Float(values), Cell::Float(value)) => values.push(value),
+            (Values::Float(values), _) => values.push(0.0),
+            (Values::Decimal(values), Cell::Decimal(value)) => values.push(value),
+            (Values::Decimal(values), _) => values.push(0),
+            (Values::Bytes { offsets, data }, cell) => {
+                let added = match &cell {
+                    Cell::Text(text) => text.as_bytes(),
+                    Cell::Bytes(bytes) => bytes,
+                    _ => &[],
+                };
+                if data.len() + added.len() > i32::MAX as usize {
+                    self.is_too_large = true;
+                } else {
+                    data.extend_from_slice(added);
+                }
+                push_offset(offsets, data.len(), &mut self.is_too_large);
+            }
+            (Values::List { offsets, element }, cell) => {
+                if let Cell::List(cells) = cell {
+                    cells.into_iter().for_each(|cell| element.push(cell));
+                }
+                push_offset(offsets, element.len(), &mut self.is_too_large);
+            }
+            (Values::Struct(columns), Cell::Struct(cells)) => {
+                columns
+                    .iter_mut()
+                    .zip(cells)
+                    .for_each(|(column, cell)| column.push(cell));
+            }
+            (Values::Struct(columns), _) => columns
+                .iter_mut()
+                .for_each(|column| column.push(Cell::Null)),
+            (
+                Values::Map {
+                    offsets,
+                    key,
+                    value,
+                },
+                cell,
+            ) => {
+                if let Cell::Map(pairs) = cell {
+                    for (key_cell, value_cell) in pairs {
+                        key.push(key_cell);
+                        value.push(value_cell);
+                    }
+                }
+                push_offset(offsets, key.len(), &mut self.is_too_large);
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.nulls.len()
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.is_too_large
+            || match &self.values {
+                Values::List { element, .. } => element.is_too_large(),
+                Values::Struct(columns) => columns.iter().any(Column::is_too_large),
+                Values::Map { key, value, .. } => key.is_too_large() || value.is_too_large(),
+                _ => false,
+            }
+    }
+
+    /// The Arrow column; a fault when it holds more than Arrow addresses.
+    pub(super) fn finish(self, name: &str) -> Result<ArrayRef, FileFault> {
+        if self.is_too_large() {
+            let detail = format!("column {name} holds more than 2 GiB; split the file");
+            return Err(FileFault::new(ParkReason::TooLarge, detail));
+        }
+        let shown = ddl_type(&self.data_type);
+        self.build().map_err(|error| {
+            FileFault::new(
+                ParkReason::Unreadable,
+                format!("BUG: column {name} ({shown}) cannot be built: {error}"),
+            )
+        })
+    }
+
+    fn build(mut self) -> Result<ArrayRef, ArrowError> {
+        let nulls = self.nulls.finish();
+        Ok(match self.values {
+            Values::Bool(mut values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
+            Values::Int(values) => integers(&self.data_type, values, nulls),
+            Values::Float(values) if self.data_type == DataType::Float32 => {
+                primitive::<Float32Type>(values.iter().map(|value| *value as f32).collect(), nulls)
+            }
+            Values::Float(values) => primitive::<Float64Type>(values, nulls),
+            Values::Decimal(values) => {
+                Arc::new(Decimal128Array::new(values.into(), nulls).with_data_type(self.data_type))
+            }
+            Values::Bytes { offsets, data } => {
+                let offsets = OffsetBuffer::new(offsets.into());
+                let data = Buffer::from_vec(data);
+                if self.data_type == DataType::Binary {
+                    Arc::new(BinaryArray::try_new(offsets, data, nulls)?)
+                } else {
+                    Arc::new(StringArray::try_new(offsets, data, nulls)?)
+                }
+            }
+            Values::List { offsets, element } => {
+                let DataType::List(field) = self.data_type else {
+                    return Err(wrong_type());
+                };
+                Arc::new(ListArray::try_new(
+                    field,
+                    OffsetBuffer::new(offsets.into()),
+                    element.build()?,
+                    nulls,
+                )?)
+            }
+            Values::Struct(columns) => {
+                let DataType::Struct(fields) = self.data_type else {
+                    return Err(wrong_type());
+                };
+                let length = nulls
+                    .as_ref()
+                    .map_or_else(|| columns.first().map_or(0, Column::len), NullBuffer::len);
+                let arrays: Result<Vec<_>, _> = columns.into_iter().map(Column::build).collect();
+                Arc::new(StructArray::try_new_with_length(
+                    fields, arrays?, nulls, length,
+                )?)
+            }
+            Values::Map {
+                offsets,
+                key,
+                value,
+            } => {
+                let DataType::Map(field, is_sorted) = self.data_type else {
+                    return Err(wrong_type());
+                };
+                let DataType::Struct(pair) = field.data_type() else {
+                    return Err(wrong_type());
+                };
+                let entries =
+                    StructArray::try_new(pair.clone(), vec![key.build()?, value.build()?], None)?;
+                let offsets = OffsetBuffer::new(offsets.into());
+                Arc::new(MapArray::try_new(
+                    field, offsets, entries, nulls, is_sorted,
+                )?)
+            }
+        })
+    }
+}
+
+fn push_offset(offsets: &mut Vec<i32>, length: usize, is_too_large: &mut bool) {
+    let offset = i32::try_from(length).unwrap_or_else(|_| {
+        *is_too_large = true;
+        offsets.last().copied().unwrap_or(0)
+    });
+    offsets.push(offset);
+}
+
+fn wrong_type() -> ArrowError {
+    ArrowError::SchemaError("the builder is of another type".into())
+}
+
+fn integers(data_type: &DataType, values: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
+    match data_type {
+        DataType::Int8 => {
+            primitive::<Int8Type>(values.iter().map(|value| *value as i8).collect(), nulls)
+        }
+        DataType::Int16 => {
+            primitive::<Int16Type>(values.iter().map(|value| *value as i16).collect(), nulls)
+        }
+        DataType::Int32 => {
+            primitive::<Int32Type>(values.iter().map(|value| *value as i32).collect(), nulls)
+        }
+        DataType::Date32 => {
+            primitive::<Date32Type>(values.iter().map(|value| *value as i32).collect(), nulls)
+        }
+        DataType::Timestamp(_, zone) => Arc::new(
+            TimestampMicrosecondArray::new(values.into(), nulls).with_timezone_opt(zone.clone()),
+        ),
+        _ => primitive::<Int64Type>(values, nulls),
+    }
+}
+
+fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::parse_ddl;
+
+    #[test]
+    fn every_type_builds_a_column_of_that_type_with_its_nulls() {
+        let map = Cell::Map(vec![(Cell::Text("k".into()), Cell::Null)]);
+        for (ddl, cell) in [
+            ("BOOLEAN", Cell::Bool(true)),
+            ("TINYINT", Cell::Int(-128)),
+            ("SMALLINT", Cell::Int(-32768)),
+            ("INT", Cell::Int(7)),
+            ("BIGINT", Cell::Int(i64::MIN)),
+            ("FLOAT", Cell::Float(0.5)),
+            ("DOUBLE", Cell::Float(f64::NAN)),
+            ("DECIMAL(38,2)", Cell::Decimal(-5)),
+            ("STRING", Cell::Text("x".into())),
+            ("BINARY", Cell::Bytes(vec![255].into())),
+            ("DATE", Cell::Int(1)),
+            ("TIMESTAMP", Cell::Int(1)),
+            ("TIMESTAMP_NTZ", Cell::Int(1)),
+            ("ARRAY<INT>", Cell::List(vec![Cell::Int(1), Cell::Null])),
+            (
+                "STRUCT<a: INT, b: ARRAY<STRING>>",
+                Cell::Struct(vec![Cell::Int(1), Cell::List(vec![])]),
+            ),
+            ("MAP<STRING, INT>", map),
+        ] {
+            let data_type = parse_ddl(&format!("c {ddl}")).unwrap()[0]
+                .data_type()
+                .clone();
+            let mut column = Column::new(&data_type);
+            column.push(Cell::Null);
+            column.push(cell.clone());
+            column.push(cell);
+            let array = column.finish("c").unwrap();
+            assert_eq!(array.data_type(), &data_type);
+            assert_eq!(
+                (array.len(), array.null_count(), array.is_null(0)),
+                (3, 1, true),
+                "{ddl}"
+            );
+            assert_eq!(
+                array.slice(1, 1).to_data(),
+                array.slice(2, 1).to_data(),
+                "{ddl}"
+            );
+            assert!(Column::new(&data_type).finish("c").unwrap().is_empty());
+        }
+    }
+}

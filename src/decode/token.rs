@@ -1,0 +1,594 @@
+//! JSON text to tokens that borrow from it.
+//!
+//! One pass checks syntax, depth and repeated names of a whole value; numbers and nested values stay text, so nothing
+//! is rounded on the way. What a token means for a column is left to `value`.
+
+use crate::change::RejectReason;
+use memchr::memchr2;
+use std::borrow::Cow;
+
+/// Objects and arrays may nest this deep, the record itself included.
+pub(super) const NESTING_MAX: usize = 64;
+
+/// Objects with more names than this are checked for repeats by sorting.
+const NAMES_COMPARED_MAX: usize = 16;
+
+/// One JSON value as text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Token<'a> {
+    Null,
+    Bool(bool),
+    /// As written.
+    Number(&'a str),
+    /// Between the quotes, escapes as written.
+    Text {
+        inner: &'a str,
+        has_escapes: bool,
+    },
+    /// An object or array as written.
+    Nested(&'a str),
+}
+
+impl<'a> Token<'a> {
+    /// The value as JSON text.
+    pub(super) fn as_json(&self) -> Cow<'a, str> {
+        match self {
+            Token::Text { inner, .. } => Cow::Owned(format!("\"{inner}\"")),
+            other => Cow::Borrowed(other.written()),
+        }
+    }
+
+    /// The text as written, without quotes.
+    pub(super) fn written(&self) -> &'a str {
+        match self {
+            Token::Null => "null",
+            Token::Bool(true) => "true",
+            Token::Bool(false) => "false",
+            Token::Number(text) | Token::Nested(text) => text,
+            Token::Text { inner, .. } => inner,
+        }
+    }
+}
+
+/// One name with its value.
+pub(super) type Member<'a> = (Cow<'a, str>, Token<'a>);
+
+/// What is wrong with a text, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SyntaxFault {
+    pub(super) reason: RejectReason,
+    /// Bytes before the place.
+    pub(super) at: usize,
+    pub(super) what: String,
+}
+
+/// Reads the members of a line that should hold one object into `members`.
+pub(super) fn object_line<'a>(
+    line: &'a str,
+    members: &mut Vec<Member<'a>>,
+) -> Result<(), SyntaxFault> {
+    members.clear();
+    let mut scanner = Scanner::new(line);
+    scanner.skip_blanks();
+    if scanner.peek() != Some(b'{') {
+        return Err(scanner.not_an_object());
+    }
+    scanner.object(1, Some(members))?;
+    scanner.end()
+}
+
+/// The members of an object that was checked before.
+pub(super) fn members(object: &str) -> Result<Vec<Member<'_>>, SyntaxFault> {
+    let mut members = Vec::new();
+    Scanner::new(object).object(1, Some(&mut members))?;
+    Ok(members)
+}
+
+/// The elements of an array that was checked before.
+pub(super) fn elements(array: &str) -> Result<Vec<Token<'_>>, SyntaxFault> {
+    let mut elements = Vec::new();
+    Scanner::new(array).array(1, Some(&mut elements))?;
+    Ok(elements)
+}
+
+/// Reads a text that is one JSON value and nothing else.
+pub(super) fn one_value(text: &str) -> Result<Token<'_>, SyntaxFault> {
+    let mut scanner = Scanner::new(text);
+    scanner.skip_blanks();
+    let token = scanner.value(0)?;
+    scanner.end()?;
+    Ok(token)
+}
+
+/// Resolves the escapes of a checked text.
+pub(super) fn unescape(inner: &str) -> Cow<'_, str> {
+    let Some(first) = inner.find('\\') else {
+        return Cow::Borrowed(inner);
+    };
+    let mut out = String::with_capacity(inner.len());
+    out.push_str(&inner[..first]);
+    let mut rest = &inner[first..];
+    while let Some(escaped) = rest.strip_prefix('\\') {
+        let (c, behind) = resolve_escape(escaped);
+        out.push(c);
+        let next = behind.find('\\').unwrap_or(behind.len());
+        out.push_str(&behind[..next]);
+        rest = &behind[next..];
+    }
+    Cow::Owned(out)
+}
+
+/// The character of one escape, given the text behind its backslash, and what follows.
+fn resolve_escape(escaped: &str) -> (char, &str) {
+    let plain = |c| (c, escaped.get(1..).unwrap_or_default());
+    match escaped.as_bytes().first() {
+        Some(b'b') => plain('\u{8}'),
+        Some(b'f') => plain('\u{c}'),
+        Some(b'n') => plain('\n'),
+        Some(b'r') => plain('\r'),
+        Some(b't') => plain('\t'),
+        Some(b'u') => match utf16_escape(escaped.as_bytes()) {
+            Some((c, length)) => (c, escaped.get(length..).unwrap_or_default()),
+            None => plain(char::REPLACEMENT_CHARACTER),
+        },
+        Some(other) => plain(char::from(*other)),
+        None => plain('\\'),
+    }
+}
+
+/// `uXXXX` or `uXXXX\uXXXX` at the start of `bytes`: the character and how many bytes it took.
+fn utf16_escape(bytes: &[u8]) -> Option<(char, usize)> {
+    let unit = |bytes: Option<&[u8]>| -> Option<u32> {
+        let hex = bytes.filter(|hex| hex.iter().all(u8::is_ascii_hexdigit))?;
+        u32::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()
+    };
+    let high = unit(bytes.get(1..5))?;
+    if !(0xD800..0xDC00).contains(&high) {
+        return Some((char::from_u32(high)?, 5));
+    }
+    if bytes.get(5..7) != Some(b"\\u") {
+        return None;
+    }
+    let low = unit(bytes.get(7..11)).filter(|low| (0xDC00..0xE000).contains(low))?;
+    Some((
+        char::from_u32(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))?,
+        11,
+    ))
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn new(text: &'a str) -> Self {
+        Scanner {
+            text,
+            bytes: text.as_bytes(),
+            at: 0,
+        }
+    }
+
+    /// Reads a value inside of `depth` objects and arrays.
+    fn value(&mut self, depth: usize) -> Result<Token<'a>, SyntaxFault> {
+        let start = self.at;
+        match self.peek() {
+            Some(b'"') => {
+                let (inner, has_escapes) = self.quoted()?;
+                Ok(Token::Text { inner, has_escapes })
+            }
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b'{') => {
+                self.object(depth + 1, None)?;
+                Ok(Token::Nested(&self.text[start..self.at]))
+            }
+            Some(b'[') => {
+                self.array(depth + 1, None)?;
+                Ok(Token::Nested(&self.text[start..self.at]))
+            }
+            Some(_) => self.word(),
+            None => Err(self.malformed("the text ends where a value is expected")),
+        }
+    }
+
+    fn object(
+        &mut self,
+        depth: usize,
+        mut out: Option<&mut Vec<Member<'a>>>,
+    ) -> Result<(), SyntaxFault> {
+        self.open(b'{', depth)?;
+        let mut names = Vec::new();
+        if self.take(b'}') {
+            return Ok(());
+        }
+        loop {
+            self.skip_blanks();
+            if self.peek() != Some(b'"') {
+                return Err(self.malformed("expected a name in quotes"));
+            }
+            let name_at = self.at;
+            let (inner, has_escapes) = self.quoted()?;
+            let name = if has_escapes {
+                unescape(inner)
+            } else {
+                Cow::Borrowed(inner)
+            };
+            self.skip_blanks();
+            if !self.take(b':') {
+                return Err(self.malformed("expected a colon"));
+            }
+            self.skip_blanks();
+            let value = self.value(depth)?;
+            match &mut out {
+                Some(members) => {
+                    let is_repeated =
+                        members.len() < NAMES_COMPARED_MAX && members.iter().any(|m| m.0 == name);
+                    if is_repeated {
+                        return Err(duplicate(&name, name_at));
+                    }
+                    members.push((name, value));
+                }
+                None => names.push(name),
+            }
+            self.skip_blanks();
+            if self.take(b'}') {
+                break;
+            }
+            if !self.take(b',') {
+                return Err(self.malformed("expected a comma or a closing brace"));
+            }
+        }
+        match out {
+            Some(members) if members.len() > NAMES_COMPARED_MAX => {
+                self.check_names(members.iter().map(|member| member.0.as_ref()).collect())
+            }
+            Some(_) => Ok(()),
+            None => self.check_names(names.iter().map(Cow::as_ref).collect()),
+        }
+    }
+
+    fn check_names(&self, mut names: Vec<&str>) -> Result<(), SyntaxFault> {
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(duplicate(pair[0], self.at)),
+            None => Ok(()),
+        }
+    }
+
+    fn array(
+        &mut self,
+        depth: usize,
+        mut out: Option<&mut Vec<Token<'a>>>,
+    ) -> Result<(), SyntaxFault> {
+        self.open(b'[', depth)?;
+        if self.take(b']') {
+            return Ok(());
+        }
+        loop {
+            self.skip_blanks();
+            let value = self.value(depth)?;
+            if let Some(elements) = &mut out {
+                elements.push(value);
+            }
+            self.skip_blanks();
+            if self.take(b']') {
+                return Ok(());
+            }
+            if !self.take(b',') {
+                return Err(self.malformed("expected a comma or a closing bracket"));
+            }
+        }
+    }
+
+    fn open(&mut self, bracket: u8, depth: usize) -> Result<(), SyntaxFault> {
+        if depth > NESTING_MAX {
+            let what = format!("objects and arrays nest deeper than {NESTING_MAX}");
+            return Err(SyntaxFault {
+                reason: RejectReason::TooDeep,
+                at: self.at,
+                what,
+            });
+        }
+        if !self.take(bracket) {
+            return Err(self.malformed("expected an object or an array"));
+        }
+        self.skip_blanks();
+        Ok(())
+    }
+
+    /// Reads a text in quotes; the place must be at the opening one.
+    fn quoted(&mut self) -> Result<(&'a str, bool), SyntaxFault> {
+        let opened = self.at;
+        let start = opened + 1;
+        let mut has_escapes = false;
+        self.at = start;
+        loop {
+            let Some(length) = memchr2(b'"', b'\\', &self.bytes[self.at..]) else {
+                self.at = opened;
+                return Err(self.malformed("this quote is never closed"));
+            };
+            let end = self.at + length;
+            if let Some(control) = self.bytes[self.at..end]
+                .iter()
+                .position(|byte| *byte < 0x20)
+            {
+                self.at += control;
+                return Err(self.malformed("a control character in quotes must be escaped"));
+            }
+            self.at = end + 1;
+            if self.bytes[end] == b'"' {
+                return Ok((&self.text[start..end], has_escapes));
+            }
+            has_escapes = true;
+            self.escape()?;
+        }
+    }
+
+    /// Checks an escape; the place is behind its backslash.
+    fn escape(&mut self) -> Result<(), SyntaxFault> {
+        let length = match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 1,
+            Some(b'u') => match utf16_escape(&self.bytes[self.at..]) {
+                Some((_, length)) => length,
+                None => return Err(self.malformed("this escape is no character")),
+            },
+            _ => return Err(self.malformed("unknown escape")),
+        };
+        self.at += length;
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<Token<'a>, SyntaxFault> {
+        let start = self.at;
+        self.take(b'-');
+        let leading_zero = self.peek() == Some(b'0');
+        let whole = self.digits();
+        let mut well_formed = whole > 0 && !(leading_zero && whole > 1);
+        if self.take(b'.') {
+            well_formed &= self.digits() > 0;
+        }
+        if self.take(b'e') || self.take(b'E') {
+            let _ = self.take(b'+') || self.take(b'-');
+            well_formed &= self.digits() > 0;
+        }
+        if well_formed && !self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric()) {
+            return Ok(Token::Number(&self.text[start..self.at]));
+        }
+        self.at = start;
+        Err(self.malformed("this is no JSON number"))
+    }
+
+    fn digits(&mut self) -> usize {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        self.at - start
+    }
+
+    fn word(&mut self) -> Result<Token<'a>, SyntaxFault> {
+        let rest = &self.bytes[self.at..];
+        let length = rest
+            .iter()
+            .position(|byte| !byte.is_ascii_alphanumeric())
+            .unwrap_or(rest.len());
+        let token = match &rest[..length] {
+            b"null" => Token::Null,
+            b"true" => Token::Bool(true),
+            b"false" => Token::Bool(false),
+            b"" => return Err(self.malformed("expected a value")),
+            b"NaN" | b"Infinity" => {
+                return Err(self.malformed("NaN and Infinity are no JSON values"));
+            }
+            _ => return Err(self.malformed("unknown word")),
+        };
+        self.at += length;
+        Ok(token)
+    }
+
+    fn end(&mut self) -> Result<(), SyntaxFault> {
+        self.skip_blanks();
+        if self.at == self.bytes.len() {
+            Ok(())
+        } else {
+            Err(self.malformed("text behind the end of the value"))
+        }
+    }
+
+    fn not_an_object(&mut self) -> SyntaxFault {
+        let at = self.at;
+        let kind = match self.peek() {
+            Some(b'[') => "an array",
+            _ => match self.value(0) {
+                Err(fault) => return fault,
+                Ok(_) if self.end().is_err() => {
+                    return self.malformed("text behind the end of the value");
+                }
+                Ok(Token::Text { .. }) => "a text",
+                Ok(Token::Number(_)) => "a number",
+                Ok(token) => token.written(),
+            },
+        };
+        let what = format!(
+            "the line is {kind} and no object; is the file JSON lines, one object per line?"
+        );
+        SyntaxFault {
+            reason: RejectReason::NotAnObject,
+            at,
+            what,
+        }
+    }
+
+    fn malformed(&self, what: &str) -> SyntaxFault {
+        SyntaxFault {
+            reason: RejectReason::Malformed,
+            at: self.at,
+            what: what.to_string(),
+        }
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn take(&mut self, sign: u8) -> bool {
+        let found = self.peek() == Some(sign);
+        self.at += usize::from(found);
+        found
+    }
+}
+
+fn duplicate(name: &str, at: usize) -> SyntaxFault {
+    let what = format!("the name {name:?} stands twice in one object");
+    SyntaxFault {
+        reason: RejectReason::DuplicateKey,
+        at,
+        what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(line: &str) -> RejectReason {
+        object_line(line, &mut Vec::new()).unwrap_err().reason
+    }
+
+    fn read(line: &str) -> Vec<(String, String)> {
+        let mut members = Vec::new();
+        object_line(line, &mut members).unwrap();
+        members
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.as_json().to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn broken_lines_are_malformed_with_their_place() {
+        for (line, at) in [
+            (r#"{"a": NaN}"#, 6),
+            (r#"{"a": -Infinity}"#, 6),
+            (r#"{"a": 1"#, 7),
+            (r#"{"a": 1,}"#, 8),
+            (r#"{"a": 1} {"b": 2}"#, 9),
+            (r#"{"a": 1}x"#, 8),
+            (r#"{"a": "x"#, 6),
+            (r#"{"a": 01}"#, 6),
+            (r#"{"a": 1.}"#, 6),
+            (r#"{"a": +1}"#, 6),
+            (r#"{"a": 1e}"#, 6),
+            (r#"{"a": nul}"#, 6),
+            (r#"{"a": "\x"}"#, 8),
+            (r#"{"a": "\ud800"}"#, 8),
+            (r#"{"a": "\ud800\u0041"}"#, 8),
+            (r#"{"a": "\udc00"}"#, 8),
+            (r#"{"a": "\u+123"}"#, 8),
+            ("{\"a\": \"x\ty\"}", 8),
+            (r#"{a: 1}"#, 1),
+            (r#"{"a" 1}"#, 5),
+            (r#"  "op": "I","#, 6),
+            ("}", 0),
+            ("{", 1),
+        ] {
+            let fault = object_line(line, &mut Vec::new()).unwrap_err();
+            assert_eq!(
+                (fault.reason, fault.at),
+                (RejectReason::Malformed, at),
+                "{line}: {}",
+                fault.what
+            );
+        }
+    }
+
+    #[test]
+    fn lines_that_are_no_objects_say_what_they_are() {
+        for line in [
+            "42",
+            "[]",
+            "[",
+            r#"[{"a": 1},"#,
+            r#""text""#,
+            "null",
+            "true",
+            " 1.5e3 ",
+        ] {
+            assert_eq!(reason(line), RejectReason::NotAnObject, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_is_found_at_every_depth() {
+        for line in [
+            r#"{"a": 1, "b": 2, "a": 3}"#,
+            r#"{"a": 1, "\u0061": 3}"#,
+            r#"{"x": {"a": 1, "a": 1}}"#,
+            r#"{"x": [{"y": {"a": null, "a": null}}]}"#,
+        ] {
+            assert_eq!(reason(line), RejectReason::DuplicateKey, "{line}");
+        }
+        let many: Vec<String> = (0..40).chain([3]).map(|i| format!("\"k{i}\": 1")).collect();
+        assert_eq!(
+            reason(&format!("{{{}}}", many.join(","))),
+            RejectReason::DuplicateKey
+        );
+        let late: Vec<String> = (0..40)
+            .chain([39])
+            .map(|i| format!("\"k{i}\": 1"))
+            .collect();
+        assert_eq!(
+            reason(&format!("{{{}}}", late.join(","))),
+            RejectReason::DuplicateKey
+        );
+        assert_eq!(read(r#"{"a": {"b": 1}, "b": 2}"#).len(), 2);
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested =
+            |depth: usize| format!("{{\"a\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(read(&nested(NESTING_MAX - 1)).len(), 1);
+        assert_eq!(reason(&nested(NESTING_MAX)), RejectReason::TooDeep);
+        assert_eq!(
+            reason(&format!("{{\"a\": {}", "[{\"a\":".repeat(1_000_000))),
+            RejectReason::TooDeep
+        );
+    }
+
+    #[test]
+    fn values_stay_as_written() {
+        let line = r#" { "a" : 1.10 , "b":"x\"y", "c": [1, {"d": null}] ,"e":null,"f":true,"g":{},"h":[] } "#;
+        let expected = [
+            ("a", "1.10"),
+            ("b", r#""x\"y""#),
+            ("c", r#"[1, {"d": null}]"#),
+            ("e", "null"),
+            ("f", "true"),
+            ("g", "{}"),
+            ("h", "[]"),
+        ];
+        assert_eq!(
+            read(line),
+            expected.map(|(name, value)| (name.to_string(), value.to_string()))
+        );
+        assert!(read("{}").is_empty() && read("{ }").is_empty());
+    }
+
+    #[test]
+    fn escapes_resolve_to_their_characters() {
+        assert_eq!(
+            unescape(r#"a\u0000b\n\\\/\"\ud83d\ude00\u00e9z"#),
+            "a\0b\n\\/\"\u{1f600}\u{e9}z"
+        );
+        assert_eq!(unescape(r"\b\f\r\t"), "\u{8}\u{c}\r\t");
+        assert!(matches!(unescape("plain"), Cow::Borrowed("plain")));
+    }
+}
