@@ -1,17 +1,37 @@
 //! Turns the bytes of one landing file into Arrow rows and rejects.
+//!
+//! Every record of a file becomes exactly one row or one reject, with its exact values or with the reason; a file
+//! whose framing is lost gives neither. Nothing depends on time zone, locale or other files. Which rejects are too
+//! many, and what keys and operations mean, is left to the caller.
 
+mod arrow_value;
 mod columns;
+mod csv;
+mod format;
+mod infer;
+mod json;
 mod number;
+mod parquet;
+mod rows;
 mod time;
 mod token;
+mod unpack;
 mod value;
+
+pub use crate::schema::{NewColumn, widen};
 
 use crate::change::{FileFault, Reject};
 use crate::schema::TableSchema;
-pub use crate::schema::{NewColumn, widen};
 use crate::settings::SourceSettings;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
+use format::FileFormat;
+use rows::Rows;
+use time::TimeFormats;
+use value::ValueReader;
+
+/// A record of JSON or CSV may have so many bytes.
+pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
 /// Where one decoded row stands in its file, so that a later refusal can name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +71,98 @@ pub fn decode(
     schema: &TableSchema,
     settings: &SourceSettings,
 ) -> Result<Decoded, FileFault> {
-    let _ = (path, bytes, schema, settings);
-    todo!()
+    let (format, bytes) = format::open(path, bytes, settings)?;
+    let decoded = match format {
+        FileFormat::Json => {
+            let start = format::text_start(&bytes)?;
+            let formats = &settings.json;
+            let mut rows = Rows::new(
+                path,
+                schema,
+                settings,
+                reader(
+                    formats.date_format.as_deref(),
+                    formats.timestamp_format.as_deref(),
+                )?,
+            );
+            json::read(&bytes, start, &mut rows);
+            rows.finish(bytes.clone())?
+        }
+        FileFormat::Csv { delimiter } => {
+            let start = format::text_start(&bytes)?;
+            let formats = &settings.csv;
+            let mut rows = Rows::new(
+                path,
+                schema,
+                settings,
+                reader(
+                    formats.date_format.as_deref(),
+                    formats.timestamp_format.as_deref(),
+                )?,
+            );
+            csv::read(&bytes, start, settings, delimiter, &mut rows)?;
+            rows.finish(bytes.clone())?
+        }
+        FileFormat::Parquet => {
+            let loaded = parquet::load(&bytes)?;
+            let mut rows = Rows::new(path, schema, settings, reader(None, None)?);
+            parquet::read(&loaded, &mut rows);
+            rows.finish(Bytes::new())?
+        }
+    };
+    assert_numbered(&decoded);
+    Ok(decoded)
+}
+
+fn reader(
+    date_format: Option<&str>,
+    timestamp_format: Option<&str>,
+) -> Result<ValueReader, FileFault> {
+    TimeFormats::new(date_format, timestamp_format).map(ValueReader::new)
+}
+
+/// Every record is one row or one reject, and the numbers leave nothing out.
+fn assert_numbered(decoded: &Decoded) {
+    assert_eq!(
+        decoded.rows.num_rows(),
+        decoded.positions.len(),
+        "BUG: every row has its position"
+    );
+    let records = decoded.positions.len() + decoded.rejects.len();
+    let last_row = decoded
+        .positions
+        .last()
+        .map_or(0, |position| position.file_row);
+    let last_reject = decoded.rejects.last().map_or(0, |reject| reject.file_row);
+    assert_eq!(
+        i64::try_from(records).ok(),
+        Some(last_row.max(last_reject)),
+        "BUG: rows and rejects are all records"
+    );
 }
 
 impl Decoded {
     /// The raw text of row `index`, for a refusal after decoding (null key, unknown operation).
+    ///
+    /// A row of a format without text is given as JSON, as it was decoded; an index beyond the rows gives nothing.
     pub fn raw(&self, index: usize) -> String {
-        let _ = index;
-        todo!()
+        let Some(position) = self.positions.get(index) else {
+            return String::new();
+        };
+        let Some(start) = position
+            .byte_offset
+            .and_then(|offset| usize::try_from(offset).ok())
+        else {
+            return arrow_value::row_json(&self.rows, index);
+        };
+        let length = usize::try_from(position.byte_length).unwrap_or(0);
+        let bytes = self
+            .text
+            .get(start..start.saturating_add(length))
+            .unwrap_or_default();
+        rows::lossless_text(bytes)
     }
 }
+
+#[cfg(test)]
+mod testing;

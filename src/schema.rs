@@ -273,8 +273,12 @@ fn decimal_of(digits_before: i16, digits_after: i16) -> DataType {
 /// Whole numbers widen among themselves, into a DECIMAL with room for them, and into DOUBLE; decimals widen to the
 /// digits of both; FLOAT widens to DOUBLE. Everything else that differs is STRING.
 pub fn widen(left: &DataType, right: &DataType) -> DataType {
-    if left == right {
+    // NULL says nothing about the type.
+    if left == right || *right == DataType::Null {
         return left.clone();
+    }
+    if *left == DataType::Null {
+        return right.clone();
     }
     if let (Some(left_digits), Some(right_digits)) = (integer_digits(left), integer_digits(right)) {
         return if left_digits > right_digits {

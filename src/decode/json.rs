@@ -1,0 +1,565 @@
+//! JSON lines: one object a line, ended by LF or CRLF; blank lines are no records.
+
+use super::rows::{Place, RecordFault, Rows, lossless_text};
+use super::token::{self, Member, Token};
+use super::value::{Cell, FieldValue, Misfit, ValueReader};
+use super::{RECORD_BYTES_MAX, infer};
+use crate::change::RejectReason;
+use arrow::datatypes::DataType;
+
+impl<'a> FieldValue<'a> for Token<'a> {
+    const IS_TYPED: bool = false;
+
+    fn is_null(&self) -> bool {
+        *self == Token::Null
+    }
+
+    fn cell(&self, data_type: &DataType, reader: &mut ValueReader) -> Result<Cell<'a>, Misfit> {
+        reader.json(self, data_type)
+    }
+
+    fn inferred(&self, _reader: &ValueReader) -> DataType {
+        infer::json_type(self)
+    }
+
+    fn as_json(&self) -> String {
+        Token::as_json(self).into_owned()
+    }
+
+    fn shown(&self) -> String {
+        self.written().to_string()
+    }
+}
+
+/// Reads all lines of `bytes` from `start` on.
+pub(super) fn read<'a>(bytes: &'a [u8], start: usize, rows: &mut Rows<'a>) {
+    let mut lines = LineReader {
+        shape: Vec::new(),
+        members: Vec::new(),
+    };
+    let mut at = start;
+    let mut line_number = 0;
+    while at < bytes.len() {
+        line_number += 1;
+        let end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length);
+        let line = bytes[at..end]
+            .strip_suffix(b"\r")
+            .unwrap_or(&bytes[at..end]);
+        if !line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
+            let place = Place {
+                line: Some(line_number),
+                offset: as_i64(at),
+                length: as_i64(line.len()).unwrap_or(0),
+            };
+            match lines.read(line, rows) {
+                Ok(()) => rows.take(place),
+                Err(fault) => {
+                    let raw = lossless_text(&line[..line.len().min(RECORD_BYTES_MAX)]);
+                    rows.refuse(place, fault, raw);
+                }
+            }
+        }
+        at = end + 1;
+    }
+}
+
+fn as_i64(size: usize) -> Option<i64> {
+    i64::try_from(size).ok()
+}
+
+/// Reads single lines; remembers the shape of the last, since the records of a feed are alike.
+struct LineReader<'a> {
+    /// The column at each place of the last record.
+    shape: Vec<usize>,
+    members: Vec<Member<'a>>,
+}
+
+impl<'a> LineReader<'a> {
+    /// Puts the values of a line into the slots of the present record.
+    fn read(&mut self, line: &'a [u8], rows: &mut Rows<'a>) -> Result<(), RecordFault> {
+        if line.len() > RECORD_BYTES_MAX {
+            return Err(too_large(line.len()));
+        }
+        let line = std::str::from_utf8(line).map_err(|error| invalid_utf8(error.valid_up_to()))?;
+        token::object_line(line, &mut self.members).map_err(|fault| {
+            let detail = format!("column {} of the line: {}", fault.at + 1, fault.what);
+            RecordFault::new(fault.reason, detail)
+        })?;
+        for (place, (name, value)) in self.members.iter().enumerate() {
+            let expected = self
+                .shape
+                .get(place)
+                .copied()
+                .filter(|index| rows.name_of(*index) == name);
+            match expected.or_else(|| rows.index_of(name)) {
+                Some(index) => {
+                    if place < self.shape.len() {
+                        self.shape[place] = index;
+                    } else if place == self.shape.len() {
+                        self.shape.push(index);
+                    }
+                    rows.set(index, value)?;
+                }
+                None => rows.set_unknown(name, value)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The record is beyond the limit.
+pub(super) fn too_large(length: usize) -> RecordFault {
+    let detail =
+        format!("the record has {length} bytes; only its first {RECORD_BYTES_MAX} are kept here");
+    RecordFault::new(RejectReason::TooLarge, detail)
+}
+
+/// The record is not UTF-8 behind `valid` bytes.
+pub(super) fn invalid_utf8(valid: usize) -> RecordFault {
+    RecordFault::new(
+        RejectReason::InvalidUtf8,
+        format!("byte {} of the record is not UTF-8", valid + 1),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::change::{ParkReason, RejectReason::*};
+    use crate::decode::testing::*;
+    use crate::decode::{RECORD_BYTES_MAX, decode};
+    use crate::settings::SchemaEvolutionMode;
+    use std::io::Write;
+
+    fn order(id: u32, rest: &str) -> String {
+        format!("{{\"op\": \"I\", \"order_id\": {id}, \"status\": \"new\", \"seq\": 1, {rest}}}\n")
+    }
+
+    #[test]
+    fn bare_nan_refuses_its_line_and_no_other() {
+        let lines = ["\"amount\": 1.00", "\"amount\": NaN", "\"amount\": 3.00"];
+        let text: String = lines
+            .iter()
+            .zip(1..)
+            .map(|(rest, id)| order(id, rest))
+            .collect();
+        let decoded = Case::json(ORDERS).read(&text);
+        assert_eq!(column(&decoded, "order_id"), ["1", "3"]);
+        let reject = &decoded.rejects[0];
+        assert_eq!(
+            (reject.file_row, reject.file_line, reject.reason),
+            (2, Some(2), Malformed)
+        );
+        assert_eq!(reject.byte_offset, Some(order(1, lines[0]).len() as i64));
+        assert_eq!(reject.raw, order(2, lines[1]).trim_end());
+        let column = reject.raw.find("NaN").unwrap() + 1;
+        assert!(
+            reject
+                .detail
+                .starts_with(&format!("column {column} of the line")),
+            "{}",
+            reject.detail
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_refuse_their_line_and_are_shown() {
+        let decoded =
+            Case::json("a STRING").read(b"{\"a\": \"x\"}\n{\"a\": \"caf\xe9\"}\n{\"a\": \"z\"}");
+        assert_eq!(rejects(&decoded), [(2, InvalidUtf8)]);
+        assert_eq!(decoded.rejects[0].raw, "{\"a\": \"caf\\xE9\"}");
+        assert_eq!(column(&decoded, "a"), ["x", "z"]);
+    }
+
+    #[test]
+    fn lines_that_are_no_objects_are_refused_with_a_hint() {
+        let case = Case::json(ORDERS);
+        let pretty = case.read("{\n  \"op\": \"I\",\n  \"order_id\": 1\n}\n");
+        assert_eq!(rejects(&pretty).len(), 4);
+        let array = case.read("[{\"op\": \"I\"}, {\"op\": \"U\"}]\n42\n[]\n");
+        assert_eq!(
+            rejects(&array),
+            [(1, NotAnObject), (2, NotAnObject), (3, NotAnObject)]
+        );
+        assert!(array.rejects[0].detail.contains("JSON lines"));
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_refuses_the_record() {
+        let decoded = Case::json(ORDERS).read(order(1, "\"amount\": 1, \"amount\": 2"));
+        assert_eq!(rejects(&decoded), [(1, DuplicateKey)]);
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_named() {
+        let text = [
+            order(1, "\"amount\": 12.345"),
+            order(2, "\"amount\": 100000000.00"),
+            order(3, "\"amount\": \"abc\""),
+        ]
+        .concat();
+        let decoded = Case::json(ORDERS).read(text);
+        assert_eq!(
+            rejects(&decoded),
+            [(1, DecimalScale), (2, Overflow), (3, TypeMismatch)]
+        );
+        let expected = "column amount: \"12.345\" has more than 2 decimal places (DECIMAL(10,2))";
+        assert_eq!(decoded.rejects[0].detail, expected);
+    }
+
+    #[test]
+    fn a_refused_record_leaves_nothing_in_the_columns() {
+        let text = "{\"a\": 1, \"b\": 1, \"new\": 1}\n{\"a\": 2, \"b\": \"x\", \"new\": \"y\", \"other\": 1}\n{\"b\": 3}\n";
+        let decoded = Case::json("a INT, b INT").rescuing().read(text);
+        assert_eq!(column(&decoded, "a"), ["1", "2", "-"]);
+        let decoded = Case::json("a INT, b INT").read(text);
+        assert_eq!(column(&decoded, "a"), ["1", "-"]);
+        assert_eq!(column(&decoded, "b"), ["1", "3"]);
+        assert_eq!(column(&decoded, "_rescued_data"), ["-", "-"]);
+        assert_eq!(new_columns(&decoded), [("new".into(), "BIGINT".into())]);
+    }
+
+    #[test]
+    fn decimals_that_fit_are_exact() {
+        let values = [
+            "1e2",
+            "\"7.10\"",
+            "7.1",
+            "99999999.99",
+            "-0.05",
+            "4.35",
+            "5.100",
+            "null",
+        ];
+        let text: String = values
+            .iter()
+            .map(|value| order(1, &format!("\"amount\": {value}")))
+            .collect();
+        let decoded = Case::json(ORDERS).read(text);
+        let expected = [
+            "100.00",
+            "7.10",
+            "7.10",
+            "99999999.99",
+            "-0.05",
+            "4.35",
+            "5.10",
+            "-",
+        ];
+        assert_eq!(column(&decoded, "amount"), expected);
+    }
+
+    #[test]
+    fn text_is_kept_byte_for_byte() {
+        let values = [
+            r#""007""#,
+            r#""1e3""#,
+            r#""true""#,
+            r#""null""#,
+            r#""""#,
+            r#""  padded ""#,
+            r#""a\u0000b""#,
+        ];
+        let text: String = values
+            .iter()
+            .map(|value| format!("{{\"s\": {value}}}\n"))
+            .collect();
+        let decoded = Case::json("s STRING").read(text);
+        assert_eq!(
+            column(&decoded, "s"),
+            ["007", "1e3", "true", "null", "", "  padded ", "a\0b"]
+        );
+    }
+
+    #[test]
+    fn instants_are_utc_and_times_without_offset_are_refused() {
+        let text = r#"{"t": "2024-03-31T02:30:00+02:00"}
+{"t": "2024-03-31T02:30:00"}
+{"t": "2024-03-31T00:30:00-05:30"}"#;
+        let decoded = Case::json("t TIMESTAMP").read(text);
+        assert_eq!(rejects(&decoded), [(2, AmbiguousTimestamp)]);
+        assert_eq!(
+            column(&decoded, "t"),
+            ["2024-03-31T00:30:00Z", "2024-03-31T06:00:00Z"]
+        );
+    }
+
+    #[test]
+    fn quoted_digits_are_numbers_in_number_columns() {
+        let decoded = Case::json("seq BIGINT")
+            .read("{\"seq\": \"9\"}\n{\"seq\": \"10\"}\n{\"seq\": \" 11\"}\n");
+        assert_eq!(column(&decoded, "seq"), ["9", "10"]);
+        assert_eq!(rejects(&decoded), [(3, TypeMismatch)]);
+    }
+
+    #[test]
+    fn positions_count_records_and_point_to_their_text() {
+        let text = "\u{feff}{\"a\": 1}\r\n\r\n  \n{\"a\": x}\n\t{\"a\": 3} ";
+        let decoded = Case::json("a INT").read(text);
+        assert_eq!(column(&decoded, "a"), ["1", "3"]);
+        assert_eq!(rejects(&decoded), [(2, Malformed)]);
+        assert_eq!(decoded.rejects[0].file_line, Some(4));
+        let position = decoded.positions[1];
+        assert_eq!((position.file_row, position.file_line), (3, Some(5)));
+        assert_eq!(
+            (decoded.raw(0), decoded.raw(1)),
+            ("{\"a\": 1}".into(), "\t{\"a\": 3} ".into())
+        );
+        assert_eq!(decoded.positions[0].byte_offset, Some(3));
+        assert_eq!(decoded.raw(2), "");
+    }
+
+    #[test]
+    fn an_empty_file_has_no_records() {
+        for text in ["", "\n\n", "\u{feff}"] {
+            let decoded = Case::json(ORDERS).read(text);
+            assert_eq!((decoded.rows.num_rows(), decoded.rejects.len()), (0, 0));
+            assert_eq!(decoded.rows.num_columns(), 6);
+        }
+    }
+
+    #[test]
+    fn a_record_beyond_the_limit_is_refused_and_cut() {
+        let text = format!(
+            "{{\"a\": \"{}\"}}\n{{\"a\": \"y\"}}\n",
+            "x".repeat(RECORD_BYTES_MAX)
+        );
+        let decoded = Case::json("a STRING").read(text);
+        assert_eq!(rejects(&decoded), [(1, TooLarge)]);
+        assert_eq!(decoded.rejects[0].raw.len(), RECORD_BYTES_MAX);
+        assert_eq!(column(&decoded, "a"), ["y"]);
+    }
+
+    #[test]
+    fn deep_nesting_refuses_the_record() {
+        let deep = format!(
+            "{{\"a\": {}{}}}\n{{\"a\": 1}}",
+            "[".repeat(5000),
+            "]".repeat(5000)
+        );
+        let decoded = Case::json("a STRING").read(deep);
+        assert_eq!(rejects(&decoded), [(1, TooDeep)]);
+        assert_eq!(column(&decoded, "a"), ["1"]);
+    }
+
+    #[test]
+    fn wide_encodings_are_named() {
+        let utf16: Vec<u8> = "{\"a\": 1}"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        let marked = [&[0xFF, 0xFE], &utf16[..]].concat();
+        for bytes in [&utf16, &marked] {
+            let (reason, detail) = Case::json("a INT").fault(bytes);
+            assert_eq!(reason, ParkReason::UnsupportedEncoding);
+            assert!(detail.contains("UTF-16LE"), "{detail}");
+        }
+        let utf32: Vec<u8> = "{\"a\": 1}"
+            .chars()
+            .flat_map(|c| (c as u32).to_be_bytes())
+            .collect();
+        assert!(Case::json("a INT").fault(utf32).1.contains("UTF-32BE"));
+    }
+
+    #[test]
+    fn a_cut_gzip_gives_no_rows() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        (1..50).for_each(|id| {
+            encoder
+                .write_all(order(id, "\"amount\": 1").as_bytes())
+                .unwrap()
+        });
+        let packed = encoder.finish().unwrap();
+        let mut case = Case::json(ORDERS);
+        case.path = "cut.jsonl.gz";
+        assert_eq!(
+            case.fault(&packed[..packed.len() * 6 / 10]).0,
+            ParkReason::TruncatedStream
+        );
+        let decoded = case.read(&packed);
+        assert_eq!(decoded.rows.num_rows(), 49);
+        assert!(decoded.raw(48).contains("\"order_id\": 49"));
+    }
+
+    #[test]
+    fn hostile_names_refuse_their_record_and_odd_ones_become_columns() {
+        let hostile = order(
+            3,
+            "\"status\\\" = 'x' OR \\\"1\": \"boom\", \"x; DROP TABLE silver\": \"boom\"",
+        );
+        let text = order(
+            1,
+            "\"a.b\": \"x\", \"1inch\": \"y\", \"select\": \"z\", \"order-date\": 1",
+        ) + &hostile;
+        let decoded = Case::json(ORDERS).read(text);
+        assert_eq!(rejects(&decoded), [(2, InvalidColumnName)]);
+        let names: Vec<_> = new_columns(&decoded)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["a.b", "1inch", "select", "order-date"]);
+    }
+
+    #[test]
+    fn a_name_in_another_case_refuses_its_record_unless_it_is_null() {
+        let decoded = Case::json("orderId BIGINT")
+            .read("{\"orderid\": 1}\n{\"orderid\": null, \"orderId\": 2}\n");
+        assert_eq!(rejects(&decoded), [(1, ColumnCaseConflict)]);
+        assert!(new_columns(&decoded).is_empty());
+    }
+
+    #[test]
+    fn new_columns_get_the_type_that_holds_all_their_values() {
+        let text = r#"{"coupon": null, "weight": 5, "flag": true, "big": 1, "mix": 1}
+{"weight": 5.25, "big": 9223372036854775808, "mix": true, "o": {"x": 1}}"#;
+        let decoded = Case::json("a INT").read(text);
+        let expected = [
+            ("weight", "DOUBLE"),
+            ("flag", "BOOLEAN"),
+            ("big", "DECIMAL(38,0)"),
+            ("mix", "STRING"),
+            ("o", "STRING"),
+        ];
+        assert_eq!(
+            new_columns(&decoded),
+            expected.map(|(name, ddl)| (name.to_string(), ddl.to_string()))
+        );
+        let schema = crate::schema::TableSchema::from_hints("a INT")
+            .unwrap()
+            .extended(&decoded.new_columns);
+        let again = decode(
+            "f",
+            decoded.text,
+            &schema,
+            &settings(crate::settings::Format::Json),
+        )
+        .unwrap();
+        assert!(again.new_columns.is_empty() && again.rejects.is_empty());
+        assert_eq!(column(&again, "mix"), ["1", "true"]);
+        assert_eq!(column(&again, "o"), ["-", "{\"x\": 1}"]);
+        let mut case = Case::json("a INT");
+        case.settings.infer_column_types = false;
+        assert!(
+            new_columns(&case.read(text))
+                .iter()
+                .all(|(_, ddl)| ddl == "STRING")
+        );
+    }
+
+    #[test]
+    fn whole_numbers_first_then_a_fraction_is_a_mismatch() {
+        let decoded = Case::json("weight BIGINT").read("{\"weight\": 5.25}");
+        assert_eq!(rejects(&decoded), [(1, TypeMismatch)]);
+        assert!(
+            decoded.rejects[0].detail.contains("weight")
+                && decoded.rejects[0].detail.contains("BIGINT")
+        );
+    }
+
+    #[test]
+    fn rescue_keeps_what_fits_no_column() {
+        let text = "{\"a\": 1, \"b c\": \"x\\ny\", \"n\": null}\n{\"a\": 2}\n{\"a\": \"z\"}\n";
+        let case = Case::json("a INT")
+            .evolution(SchemaEvolutionMode::Rescue)
+            .rescuing();
+        let decoded = case.read(text);
+        assert_eq!(column(&decoded, "a"), ["1", "2", "-"]);
+        let expected = [
+            "{\"b c\":\"x\\ny\",\"_file_path\":\"orders.jsonl\"}",
+            "-",
+            "{\"a\":\"z\",\"_file_path\":\"orders.jsonl\"}",
+        ];
+        assert_eq!(column(&decoded, "_rescued_data"), expected);
+        assert!(decoded.new_columns.is_empty());
+        let malformed = case.read("{\"a\": 1");
+        assert_eq!(rejects(&malformed), [(1, Malformed)]);
+    }
+
+    #[test]
+    fn fields_that_a_struct_lacks_are_rescued_with_the_whole_value() {
+        let text = "{\"s\": {\"x\": 1, \"y\": 2}}\n{\"s\": {\"x\": 1}}\n";
+        let decoded = Case::json("s STRUCT<x: INT>").read(text);
+        assert_eq!(column(&decoded, "s"), ["{x: 1}", "{x: 1}"]);
+        let rescued = "{\"s\":{\"x\": 1, \"y\": 2},\"_file_path\":\"orders.jsonl\"}";
+        assert_eq!(column(&decoded, "_rescued_data"), [rescued, "-"]);
+    }
+
+    #[test]
+    fn new_columns_may_be_ignored_or_fail_the_file() {
+        let text = "{\"a\": 1, \"n\": null}\n{\"a\": 2, \"n\": 1}\n";
+        let none = Case::json("a INT")
+            .evolution(SchemaEvolutionMode::None)
+            .read(text);
+        assert_eq!(column(&none, "_rescued_data"), ["-", "-"]);
+        let fail = Case::json("a INT").evolution(SchemaEvolutionMode::FailOnNewColumns);
+        assert_eq!(
+            fail.fault(text),
+            (
+                ParkReason::NewColumns,
+                "new columns: n (first in line 2)".into()
+            )
+        );
+        assert_eq!(fail.read("{\"a\": 1, \"n\": null}\n").rows.num_rows(), 1);
+    }
+
+    #[test]
+    fn set_formats_are_used_for_dates_and_times() {
+        let mut case = Case::json("d DATE, t TIMESTAMP");
+        case.settings.json.date_format = Some("%d.%m.%Y".into());
+        case.settings.json.timestamp_format = Some("%s".into());
+        let decoded = case.read("{\"d\": \"31.03.2024\", \"t\": 1711843800}");
+        assert_eq!(column(&decoded, "d"), ["2024-03-31"]);
+        assert_eq!(column(&decoded, "t"), ["2024-03-31T00:10:00Z"]);
+    }
+
+    #[test]
+    fn garbage_never_panics_and_every_record_is_counted() {
+        let pieces: [&[u8]; 24] = [
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b"\"",
+            b"\\",
+            b"\\u",
+            b"d800",
+            b",",
+            b":",
+            b"\"a\"",
+            b"\"b\":",
+            b"1",
+            b"-",
+            b"e9",
+            b".",
+            b"null",
+            b"true",
+            b"NaN",
+            b"\xff",
+            b"\xc3\xa9",
+            b"\0",
+            b" ",
+            b"\r",
+        ];
+        let mut state = 7u64;
+        let mut next = |bound: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        let case = Case::json("a DECIMAL(5,2), b STRUCT<x: INT>").rescuing();
+        for _ in 0..500 {
+            let mut text = Vec::new();
+            for _ in 0..next(20) {
+                text.extend_from_slice(b"{\"a\":");
+                (0..next(8)).for_each(|_| text.extend_from_slice(pieces[next(pieces.len())]));
+                text.extend_from_slice(b"}\n");
+            }
+            let lines = text
+                .split(|byte| *byte == b'\n')
+                .filter(|line| !line.is_empty())
+                .count();
+            let decoded = case.read(&text);
+            assert_eq!(decoded.rows.num_rows() + decoded.rejects.len(), lines);
+        }
+    }
+}

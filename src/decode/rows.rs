@@ -1,0 +1,439 @@
+//! Collects the records of one file: rows, refused records, new columns.
+//!
+//! A record is either in every column or in none: its cells wait in slots until all of it has been read. Only a row
+//! that is taken can bring a new column.
+
+use super::columns::Column;
+use super::value::{Cell, FieldValue, Misfit, ValueReader};
+use super::{Decoded, RowPosition};
+use crate::change::{FILE_PATH, FileFault, ParkReason, RESCUED_DATA, Reject, RejectReason};
+use crate::schema::{Lookup, NewColumn, TableSchema, check_column_name, ddl_type, widen};
+use crate::settings::{OnTypeMismatch, SchemaEvolutionMode, SourceSettings};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema};
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Values in messages are cut to so many characters.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// Why a record is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RecordFault {
+    pub(super) reason: RejectReason,
+    pub(super) detail: String,
+}
+
+impl RecordFault {
+    pub(super) fn new(reason: RejectReason, detail: impl Into<String>) -> Self {
+        RecordFault {
+            reason,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// Where a record stands, before it has a number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    /// The physical line, from 1.
+    pub(super) line: Option<i64>,
+    /// The first byte in the unpacked file.
+    pub(super) offset: Option<i64>,
+    /// Bytes without the line end.
+    pub(super) length: i64,
+}
+
+/// A name that the schema lacks, as met in this file.
+#[derive(Debug)]
+struct Arrival {
+    name: String,
+    /// Why no table takes it.
+    refusal: Option<RecordFault>,
+    /// Over the values of the rows that were taken so far.
+    data_type: Option<DataType>,
+    /// Where the first of them stands.
+    first: String,
+}
+
+/// The rows of one file while they are read; `'a` is the life of the file's bytes.
+pub(super) struct Rows<'a> {
+    path: &'a str,
+    schema: &'a TableSchema,
+    mode: SchemaEvolutionMode,
+    on_type_mismatch: OnTypeMismatch,
+    infers: bool,
+    /// The formats of values.
+    pub(super) reader: ValueReader,
+    indices: HashMap<&'a str, usize>,
+    columns: Vec<Column>,
+    rescued: Column,
+    positions: Vec<RowPosition>,
+    rejects: Vec<Reject>,
+    arrivals: Vec<Arrival>,
+    arrival_indices: HashMap<String, usize>,
+    slots: Vec<Cell<'a>>,
+    leftovers: Vec<(Cow<'a, str>, String)>,
+    arriving: Vec<(usize, DataType)>,
+}
+
+impl<'a> Rows<'a> {
+    /// Nothing read yet.
+    pub(super) fn new(
+        path: &'a str,
+        schema: &'a TableSchema,
+        settings: &SourceSettings,
+        reader: ValueReader,
+    ) -> Self {
+        let fields = schema.columns.fields();
+        Rows {
+            path,
+            schema,
+            mode: settings.schema_evolution_mode,
+            on_type_mismatch: settings.on_type_mismatch,
+            infers: settings.infer_column_types,
+            reader,
+            indices: fields
+                .iter()
+                .enumerate()
+                .map(|(index, field)| (field.name().as_str(), index))
+                .collect(),
+            columns: fields
+                .iter()
+                .map(|field| Column::new(field.data_type()))
+                .collect(),
+            rescued: Column::new(&DataType::Utf8),
+            positions: Vec::new(),
+            rejects: Vec::new(),
+            arrivals: Vec::new(),
+            arrival_indices: HashMap::new(),
+            slots: vec![Cell::Null; fields.len()],
+            leftovers: Vec::new(),
+            arriving: Vec::new(),
+        }
+    }
+
+    /// The column of exactly this name.
+    pub(super) fn index_of(&self, name: &str) -> Option<usize> {
+        self.indices.get(name).copied()
+    }
+
+    /// The name of a column.
+    pub(super) fn name_of(&self, index: usize) -> &'a str {
+        self.schema.columns.field(index).name()
+    }
+
+    /// Puts a value of the present record into its column.
+    pub(super) fn set<V: FieldValue<'a>>(
+        &mut self,
+        index: usize,
+        value: &V,
+    ) -> Result<(), RecordFault> {
+        if value.is_null() {
+            return Ok(());
+        }
+        let field = self.schema.columns.field(index);
+        self.reader.has_unknown_field = false;
+        match value.cell(field.data_type(), &mut self.reader) {
+            Ok(cell) => {
+                self.slots[index] = cell;
+                if self.reader.has_unknown_field && self.mode != SchemaEvolutionMode::None {
+                    self.leftovers
+                        .push((Cow::Borrowed(field.name()), value.as_json()));
+                }
+                Ok(())
+            }
+            Err(_) if self.on_type_mismatch == OnTypeMismatch::Rescue => {
+                self.leftovers
+                    .push((Cow::Borrowed(field.name()), value.as_json()));
+                Ok(())
+            }
+            Err(misfit) => Err(misfit_fault(field, &value.shown(), &misfit)),
+        }
+    }
+
+    /// Puts a value of the present record under a name that the schema lacks.
+    pub(super) fn set_unknown<V: FieldValue<'a>>(
+        &mut self,
+        name: &Cow<'a, str>,
+        value: &V,
+    ) -> Result<(), RecordFault> {
+        if value.is_null() {
+            return Ok(());
+        }
+        match self.mode {
+            SchemaEvolutionMode::None => Ok(()),
+            // The entry of the file's own path would stand twice.
+            SchemaEvolutionMode::Rescue if name == FILE_PATH => {
+                let detail =
+                    format!("column name {FILE_PATH:?} is one that the loader adds itself");
+                Err(RecordFault::new(RejectReason::InvalidColumnName, detail))
+            }
+            SchemaEvolutionMode::Rescue => {
+                self.leftovers.push((name.clone(), value.as_json()));
+                Ok(())
+            }
+            SchemaEvolutionMode::AddNewColumns | SchemaEvolutionMode::FailOnNewColumns => {
+                self.set_arriving(name, value)
+            }
+        }
+    }
+
+    fn set_arriving<V: FieldValue<'a>>(
+        &mut self,
+        name: &str,
+        value: &V,
+    ) -> Result<(), RecordFault> {
+        let index = match self.arrival_indices.get(name) {
+            Some(index) => *index,
+            None => self.add_arrival(name),
+        };
+        if let Some(fault) = &self.arrivals[index].refusal
+            && self.mode == SchemaEvolutionMode::AddNewColumns
+        {
+            return Err(fault.clone());
+        }
+        let infers = V::IS_TYPED || self.infers;
+        let data_type = if infers {
+            value.inferred(&self.reader)
+        } else {
+            DataType::Utf8
+        };
+        self.arriving.push((index, data_type));
+        Ok(())
+    }
+
+    fn add_arrival(&mut self, name: &str) -> usize {
+        let index = self.arrivals.len();
+        let refusal = refusal_of(name, self.schema);
+        self.arrivals.push(Arrival {
+            name: name.to_string(),
+            refusal,
+            data_type: None,
+            first: String::new(),
+        });
+        self.arrival_indices.insert(name.to_string(), index);
+        index
+    }
+
+    /// Ends the present record: all of it becomes a row.
+    pub(super) fn take(&mut self, place: Place) {
+        let position = self.position(place);
+        for (column, slot) in self.columns.iter_mut().zip(&mut self.slots) {
+            column.push(std::mem::replace(slot, Cell::Null));
+        }
+        let rescued = if self.leftovers.is_empty() {
+            Cell::Null
+        } else {
+            Cell::Text(self.rescued_json().into())
+        };
+        self.rescued.push(rescued);
+        self.leftovers.clear();
+        for (index, data_type) in self.arriving.drain(..) {
+            let arrival = &mut self.arrivals[index];
+            match &arrival.data_type {
+                Some(known) => arrival.data_type = Some(widen(known, &data_type)),
+                None => {
+                    arrival.data_type = Some(data_type);
+                    arrival.first = match position.file_line {
+                        Some(line) => format!("line {line}"),
+                        None => format!("row {}", position.file_row),
+                    };
+                }
+            }
+        }
+        self.positions.push(position);
+    }
+
+    /// Ends the present record: none of it becomes a row.
+    pub(super) fn refuse(&mut self, place: Place, fault: RecordFault, raw: String) {
+        self.slots.fill(Cell::Null);
+        self.leftovers.clear();
+        self.arriving.clear();
+        let position = self.position(place);
+        self.rejects.push(Reject {
+            file_row: position.file_row,
+            file_line: position.file_line,
+            byte_offset: position.byte_offset,
+            reason: fault.reason,
+            detail: fault.detail,
+            raw,
+        });
+    }
+
+    fn position(&self, place: Place) -> RowPosition {
+        let number = self.positions.len() + self.rejects.len() + 1;
+        RowPosition {
+            file_row: i64::try_from(number).expect("records are fewer than bytes"),
+            file_line: place.line,
+            byte_offset: place.offset,
+            byte_length: place.length,
+        }
+    }
+
+    fn rescued_json(&self) -> String {
+        let mut json = String::from("{");
+        for (name, value) in &self.leftovers {
+            json.push_str(&json_text(name));
+            json.push(':');
+            json.push_str(value);
+            json.push(',');
+        }
+        json.push_str(&format!(
+            "{}:{}}}",
+            json_text(FILE_PATH),
+            json_text(self.path)
+        ));
+        json
+    }
+
+    /// All that was read; `text` is what the positions point into.
+    pub(super) fn finish(self, text: Bytes) -> Result<Decoded, FileFault> {
+        let arrived: Vec<&Arrival> = self
+            .arrivals
+            .iter()
+            .filter(|arrival| arrival.data_type.is_some())
+            .collect();
+        if self.mode == SchemaEvolutionMode::FailOnNewColumns && !arrived.is_empty() {
+            let names: Vec<_> = arrived
+                .iter()
+                .map(|a| format!("{} (first in {})", a.name, a.first))
+                .collect();
+            return Err(FileFault::new(
+                ParkReason::NewColumns,
+                format!("new columns: {}", names.join(", ")),
+            ));
+        }
+        let new_columns = arrived
+            .iter()
+            .filter_map(|arrival| {
+                Some(NewColumn {
+                    name: arrival.name.clone(),
+                    data_type: settled(arrival)?,
+                })
+            })
+            .collect();
+        let mut fields = self.schema.columns.fields().to_vec();
+        fields.push(Arc::new(Field::new(RESCUED_DATA, DataType::Utf8, true)));
+        let mut arrays = Vec::with_capacity(fields.len());
+        for (column, field) in self.columns.into_iter().chain([self.rescued]).zip(&fields) {
+            arrays.push(column.finish(field.name())?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(self.positions.len()));
+        let rows =
+            RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+                .map_err(|error| {
+                    FileFault::new(
+                        ParkReason::Unreadable,
+                        format!("BUG: rows cannot be built: {error}"),
+                    )
+                })?;
+        Ok(Decoded {
+            rows,
+            positions: self.positions,
+            rejects: self.rejects,
+            new_columns,
+            text,
+        })
+    }
+}
+
+/// The type of a new column; where no value told one, STRING keeps them.
+fn settled(arrival: &Arrival) -> Option<DataType> {
+    match arrival.data_type.clone()? {
+        DataType::Null => Some(DataType::Utf8),
+        data_type => Some(data_type),
+    }
+}
+
+/// Why no table can take a new column of this name beside those of the schema.
+fn refusal_of(name: &str, schema: &TableSchema) -> Option<RecordFault> {
+    if let Lookup::OtherCase(index) = schema.lookup(name) {
+        let known = schema.columns.field(index).name();
+        let detail = format!(
+            "column {} differs from column {known} in upper and lower case only",
+            shorten(name)
+        );
+        return Some(RecordFault::new(RejectReason::ColumnCaseConflict, detail));
+    }
+    let error = check_column_name(name).err()?;
+    Some(RecordFault::new(
+        RejectReason::InvalidColumnName,
+        error.message(),
+    ))
+}
+
+fn misfit_fault(field: &Field, shown: &str, misfit: &Misfit) -> RecordFault {
+    let shown = shorten(shown);
+    let expected = ddl_type(field.data_type());
+    RecordFault::new(
+        misfit.reason,
+        format!(
+            "column {}: \"{shown}\" {} ({expected})",
+            field.name(),
+            misfit.why
+        ),
+    )
+}
+
+/// Cuts a value for a message, and keeps it on one line.
+pub(super) fn shorten(text: &str) -> String {
+    let one_line = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
+    };
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).map(one_line).collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// A text as JSON, with quotes.
+pub(super) fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Bytes as text; those that are not UTF-8 stand as `\xNN`.
+pub(super) fn lossless_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_many_lined_values_are_cut_to_one_line() {
+        assert_eq!(shorten("a\nb"), "a\\nb");
+        let long = "\u{e9}".repeat(SHOWN_CHARS_MAX + 1);
+        assert_eq!(
+            shorten(&long),
+            format!("{}...", "\u{e9}".repeat(SHOWN_CHARS_MAX))
+        );
+        assert_eq!(
+            shorten(&"x".repeat(SHOWN_CHARS_MAX)),
+            "x".repeat(SHOWN_CHARS_MAX)
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stand_in_hexadecimal() {
+        assert_eq!(
+            lossless_text(b"caf\xe9 \xc3\xa9\xff"),
+            "caf\\xE9 \u{e9}\\xFF"
+        );
+    }
+}
