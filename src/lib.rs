@@ -1,11 +1,14 @@
 //! Loads files of changes exactly once into a bronze Delta table and folds them into a silver one.
 pub mod batch;
+pub mod bronze;
 pub mod change;
 pub mod checkpoint;
 pub mod clock;
 pub mod crash;
 pub mod decode;
+pub mod delta;
 pub mod error;
 pub mod landing;
+pub mod quarantine;
 pub mod schema;
 pub mod settings;
