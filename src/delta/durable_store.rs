@@ -1,1 +1,431 @@
 //! The local file system as an object store whose writes survive a power cut.
+//!
+//! The store that is wrapped never syncs. Here a write returns only after the bytes, then the folder entry, then the entries
+//! of new folders above are on disk; a log entry appears under its name only when its bytes are. Names that are known
+//! to be damaged can be hidden from readers. What is written in which order is left to the callers.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
+    Result, UploadPart,
+};
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// The wrapper; `/` is the root of the file system.
+#[derive(Clone, Debug)]
+pub(super) struct DurableStore {
+    inner: Arc<LocalFileSystem>,
+    folders: Arc<SyncedFolders>,
+    hidden: Arc<Mutex<HashSet<PathBuf>>>,
+}
+
+impl DurableStore {
+    /// A store for the table at `root`.
+    pub(super) fn new(root: &FilePath) -> Self {
+        DurableStore {
+            inner: Arc::new(LocalFileSystem::new()),
+            folders: Arc::new(SyncedFolders {
+                root: root.to_path_buf(),
+                known: Mutex::default(),
+            }),
+            hidden: Arc::default(),
+        }
+    }
+
+    /// Hides exactly these files from reads and listings; a write shows a file again.
+    pub(super) fn hide(&self, files: impl IntoIterator<Item = PathBuf>) {
+        *self.lock_hidden() = files.into_iter().collect();
+    }
+
+    /// The files that are hidden now.
+    pub(super) fn hidden(&self) -> Vec<PathBuf> {
+        self.lock_hidden().iter().cloned().collect()
+    }
+
+    fn lock_hidden(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
+        self.hidden
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn is_hidden(&self, location: &Path) -> bool {
+        let hidden = self.lock_hidden();
+        if hidden.is_empty() {
+            return false;
+        }
+        self.inner
+            .path_to_filesystem(location)
+            .is_ok_and(|path| hidden.contains(&path))
+    }
+
+    async fn sync(&self, location: &Path) -> Result<()> {
+        let path = self.inner.path_to_filesystem(location)?;
+        self.lock_hidden().remove(&path);
+        let folders = Arc::clone(&self.folders);
+        blocking(move || {
+            File::open(&path)
+                .and_then(|file| file.sync_all())
+                .and_then(|()| folders.sync(&path))
+                .map_err(|error| store_error(&path, error))
+        })
+        .await
+    }
+}
+
+/// Syncs the folder of a file each time, the folders above it once.
+#[derive(Debug)]
+struct SyncedFolders {
+    root: PathBuf,
+    known: Mutex<HashSet<PathBuf>>,
+}
+
+impl SyncedFolders {
+    fn sync(&self, file: &FilePath) -> io::Result<()> {
+        let Some(folder) = file.parent() else {
+            return Ok(());
+        };
+        sync_folder(folder)?;
+        let mut known = self
+            .known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut below = folder;
+        // The entry of a folder stands in the folder above it, up to the one that holds the table.
+        while below.starts_with(&self.root) && !known.contains(below) {
+            let Some(above) = below.parent() else { break };
+            sync_folder(above)?;
+            known.insert(below.to_path_buf());
+            below = above;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the entries of a folder durable.
+pub(super) fn sync_folder(folder: &FilePath) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Creates a folder and all above it, durably.
+pub(super) fn create_folders(folder: &FilePath) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        create_folders(above)?;
+    }
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    match folder.parent() {
+        Some(above) => sync_folder(above),
+        None => Ok(()),
+    }
+}
+
+fn store_error(path: &FilePath, error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::AlreadyExists => Error::AlreadyExists {
+            path: path.display().to_string(),
+            source: error.into(),
+        },
+        ErrorKind::NotFound => Error::NotFound {
+            path: path.display().to_string(),
+            source: error.into(),
+        },
+        _ => Error::Generic {
+            store: "local disk",
+            source: format!("{}: {error}", path.display()).into(),
+        },
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.spawn_blocking(work).await?,
+        Err(_) => work(),
+    }
+}
+
+/// A new file beside `path` whose name (`<name>#<n>`) no listing shows.
+fn stage(path: &FilePath) -> io::Result<(File, PathBuf)> {
+    if let Some(folder) = path.parent() {
+        create_folders(folder)?;
+    }
+    let mut number = 1u64;
+    loop {
+        let mut name = path.as_os_str().to_os_string();
+        name.push(format!("#{number}"));
+        let staged = PathBuf::from(name);
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&staged)
+        {
+            Ok(file) => return Ok((file, staged)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes and syncs the bytes under another name, then gives them theirs in one step.
+fn put(
+    path: &FilePath,
+    payload: &PutPayload,
+    create: bool,
+    folders: &SyncedFolders,
+) -> io::Result<()> {
+    let (mut file, staged) = stage(path)?;
+    let placed = payload
+        .iter()
+        .try_for_each(|bytes| file.write_all(bytes))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| match create {
+            // A hard link is the one local call that fails if the name is taken.
+            true => std::fs::hard_link(&staged, path),
+            false => std::fs::rename(&staged, path),
+        });
+    if create || placed.is_err() {
+        // A leftover is invisible, and vacuum takes it.
+        let _ = std::fs::remove_file(&staged);
+    }
+    placed?;
+    folders.sync(path)
+}
+
+impl std::fmt::Display for DurableStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DurableStore({})", self.folders.root.display())
+    }
+}
+
+#[async_trait]
+impl ObjectStore for DurableStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let create = match options.mode {
+            PutMode::Create => true,
+            PutMode::Overwrite => false,
+            PutMode::Update(_) => {
+                return Err(Error::NotImplemented {
+                    operation: "conditional update".into(),
+                    implementer: self.to_string(),
+                });
+            }
+        };
+        let path = self.inner.path_to_filesystem(location)?;
+        self.lock_hidden().remove(&path);
+        let folders = Arc::clone(&self.folders);
+        blocking(move || {
+            put(&path, &payload, create, &folders).map_err(|error| store_error(&path, error))?;
+            Ok(PutResult {
+                e_tag: None,
+                version: None,
+            })
+        })
+        .await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let inner = self.inner.put_multipart_opts(location, options).await?;
+        Ok(Box::new(DurableUpload {
+            inner,
+            store: self.clone(),
+            location: location.clone(),
+        }))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if self.is_hidden(location) {
+            return Err(Error::NotFound {
+                path: location.to_string(),
+                source: "the file is damaged".into(),
+            });
+        }
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(
+        &self,
+        location: &Path,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<bytes::Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let store = self.clone();
+        let shown = move |meta: &ObjectMeta| !store.is_hidden(&meta.location);
+        self.inner
+            .list(prefix)
+            .try_filter(move |meta| futures::future::ready(shown(meta)))
+            .boxed()
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        let store = self.clone();
+        let shown = move |meta: &ObjectMeta| !store.is_hidden(&meta.location);
+        self.inner
+            .list_with_offset(prefix, offset)
+            .try_filter(move |meta| futures::future::ready(shown(meta)))
+            .boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let mut found = self.inner.list_with_delimiter(prefix).await?;
+        found.objects.retain(|meta| !self.is_hidden(&meta.location));
+        Ok(found)
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await?;
+        self.sync(to).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.inner.rename_opts(from, to, options).await?;
+        self.sync(to).await
+    }
+}
+
+/// An upload in parts that is on disk when it is complete.
+#[derive(Debug)]
+struct DurableUpload {
+    inner: Box<dyn MultipartUpload>,
+    store: DurableStore,
+    location: Path,
+}
+
+#[async_trait]
+impl MultipartUpload for DurableUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.inner.put_part(data)
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let result = self.inner.complete().await?;
+        self.store.sync(&self.location).await?;
+        Ok(result)
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.inner.abort().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::ObjectStoreExt;
+
+    fn store() -> (tempfile::TempDir, DurableStore, Path) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = DurableStore::new(folder.path());
+        let path = Path::from_absolute_path(folder.path().join("new/folder/entry")).unwrap();
+        (folder, store, path)
+    }
+
+    #[tokio::test]
+    async fn create_over_an_existing_name_fails_and_keeps_the_bytes() {
+        let (_folder, store, path) = store();
+        let create = PutOptions::from(PutMode::Create);
+        store
+            .put_opts(&path, "first".into(), create.clone())
+            .await
+            .unwrap();
+        let second = store.put_opts(&path, "second".into(), create).await;
+        assert!(
+            matches!(second, Err(Error::AlreadyExists { .. })),
+            "{second:?}"
+        );
+        assert_eq!(
+            store.get(&path).await.unwrap().bytes().await.unwrap(),
+            "first"
+        );
+    }
+
+    #[tokio::test]
+    async fn many_creators_of_one_name_have_one_winner() {
+        let (folder, store, path) = store();
+        let attempts = (0..16).map(|n| {
+            let (store, path) = (store.clone(), path.clone());
+            tokio::spawn(async move {
+                let create = PutOptions::from(PutMode::Create);
+                store
+                    .put_opts(&path, format!("{n}").into(), create)
+                    .await
+                    .is_ok()
+            })
+        });
+        let won = futures::future::join_all(attempts).await;
+        assert_eq!(
+            won.into_iter().filter(|won| *won.as_ref().unwrap()).count(),
+            1
+        );
+        let left = std::fs::read_dir(folder.path().join("new/folder"))
+            .unwrap()
+            .count();
+        assert_eq!(left, 1, "staged files are gone");
+    }
+
+    #[tokio::test]
+    async fn hidden_file_is_neither_listed_nor_read_until_written_again() {
+        let (folder, store, path) = store();
+        store.put(&path, "damaged".into()).await.unwrap();
+        store.hide([folder.path().join("new/folder/entry")]);
+        assert!(matches!(
+            store.get(&path).await,
+            Err(Error::NotFound { .. })
+        ));
+        let prefix = Path::from_absolute_path(folder.path()).unwrap();
+        assert_eq!(store.list(Some(&prefix)).count().await, 0);
+        store.put(&path, "whole".into()).await.unwrap();
+        assert_eq!(store.list(Some(&prefix)).count().await, 1);
+    }
+
+    #[tokio::test]
+    async fn upload_in_parts_arrives_whole() {
+        let (_folder, store, path) = store();
+        let mut upload = store.put_multipart(&path).await.unwrap();
+        upload.put_part("one ".into()).await.unwrap();
+        upload.put_part("two".into()).await.unwrap();
+        upload.complete().await.unwrap();
+        assert_eq!(
+            store.get(&path).await.unwrap().bytes().await.unwrap(),
+            "one two"
+        );
+    }
+}
