@@ -1,7 +1,29 @@
-//! Reads rows of one data file, without the log.
+//! Reads rows of one data file, straight from Parquet, without the log.
+//!
+//! Rows come in the types of the table and in file order, each with its physical number; deleted rows never come out of a
+//! scan. It is synchronous, so that files can be read on plain threads. Which files to read is left to the callers.
 
-use crate::error::Result;
-use arrow::array::RecordBatch;
+use super::state::DataFile;
+use crate::error::{Error, Result};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+    new_null_array,
+};
+use arrow::compute::{CastOptions, cast_with_options, concat_batches};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::util::display::FormatOptions;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
+    RowSelector,
+};
+use parquet::file::metadata::PageIndexPolicy;
+use roaring::RoaringTreemap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+const BATCH_ROWS: usize = 8_192;
 
 /// Live rows and where they stand in their file.
 #[derive(Clone, Debug)]
@@ -13,12 +35,309 @@ pub struct ScannedRows {
 }
 
 /// The live rows of one file, batch by batch.
-pub struct FileScan {}
+pub struct FileScan {
+    reader: ParquetRecordBatchReader,
+    shape: Shape,
+    numbers: LiveNumbers,
+}
 
 impl Iterator for FileScan {
     type Item = Result<ScannedRows>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        todo!()
+        let batch = match self.reader.next()? {
+            Ok(batch) => batch,
+            Err(error) => return Some(Err(self.shape.damaged(&error))),
+        };
+        let row_numbers = self.numbers.next_rows(batch.num_rows());
+        Some(
+            self.shape
+                .adapt(&batch)
+                .map(|rows| ScannedRows { rows, row_numbers }),
+        )
+    }
+}
+
+/// Counts physical rows, leaving deleted ones out.
+struct LiveNumbers {
+    next: u64,
+    deleted: std::iter::Peekable<roaring::treemap::IntoIter>,
+}
+
+impl LiveNumbers {
+    fn next_rows(&mut self, count: usize) -> Vec<u64> {
+        let mut numbers = Vec::with_capacity(count);
+        while numbers.len() < count {
+            if self.deleted.next_if_eq(&self.next).is_none() {
+                numbers.push(self.next);
+            }
+            self.next += 1;
+        }
+        numbers
+    }
+}
+
+/// From the columns of a file to the asked columns of the table.
+struct Shape {
+    name: String,
+    schema: SchemaRef,
+    sources: Vec<Source>,
+}
+
+enum Source {
+    /// A column of the file, by name.
+    File(String),
+    /// The same value in each row: a partition value, or NULL.
+    Constant(ArrayRef),
+}
+
+impl Shape {
+    fn damaged(&self, error: &dyn std::fmt::Display) -> Error {
+        Error::disagreement(format!("data file {}: {error}", self.name))
+    }
+
+    fn adapt(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let mut columns = Vec::with_capacity(self.sources.len());
+        for (source, field) in self.sources.iter().zip(self.schema.fields()) {
+            columns.push(match source {
+                Source::File(name) => {
+                    let column = batch
+                        .column_by_name(name)
+                        .ok_or_else(|| self.damaged(&format!("column {name} was not read")))?;
+                    adapt(column, field.data_type())
+                        .map_err(|error| self.damaged(&format!("column {name}: {error}")))?
+                }
+                Source::Constant(value) => repeat(value, batch.num_rows())?,
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|error| self.damaged(&error))
+    }
+}
+
+fn repeat(value: &ArrayRef, rows: usize) -> Result<ArrayRef> {
+    if value.is_null(0) {
+        return Ok(new_null_array(value.data_type(), rows));
+    }
+    let indices = arrow::array::UInt32Array::from(vec![0; rows]);
+    Ok(arrow::compute::take(value, &indices, None)?)
+}
+
+/// The same values in the type of the table; inner fields that the file lacks are NULL.
+fn adapt(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    if column.data_type() == to {
+        return Ok(Arc::clone(column));
+    }
+    match (column.data_type(), to) {
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let column = column.as_struct();
+            let mut inner = Vec::with_capacity(fields.len());
+            for field in fields {
+                inner.push(match column.column_by_name(field.name()) {
+                    Some(values) => adapt(values, field.data_type())?,
+                    None => new_null_array(field.data_type(), column.len()),
+                });
+            }
+            let nulls = column.nulls().cloned();
+            Ok(Arc::new(StructArray::try_new_with_length(
+                fields.clone(),
+                inner,
+                nulls,
+                column.len(),
+            )?))
+        }
+        (DataType::List(_), DataType::List(field)) => {
+            let column = column.as_list::<i32>();
+            let values = adapt(column.values(), field.data_type())?;
+            let (offsets, nulls) = (column.offsets().clone(), column.nulls().cloned());
+            Ok(Arc::new(ListArray::try_new(
+                Arc::clone(field),
+                offsets,
+                values,
+                nulls,
+            )?))
+        }
+        _ => {
+            let strict = CastOptions {
+                safe: false,
+                format_options: FormatOptions::default(),
+            };
+            Ok(cast_with_options(column, to, &strict)?)
+        }
+    }
+}
+
+/// Opens a file for the asked columns.
+fn open(
+    root: &Path,
+    file: &DataFile,
+    table: &Schema,
+    partition_by: &[String],
+    columns: &[String],
+) -> Result<(ParquetRecordBatchReaderBuilder<File>, Shape)> {
+    let name = root.join(&file.path).display().to_string();
+    let opened = File::open(root.join(&file.path)).map_err(|error| {
+        Error::unavailable(format!("data file {name}: {error}"))
+            .hint("the table's log names this file; give it back from a backup")
+    })?;
+    let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
+    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(opened, options)
+        .map_err(|error| Error::disagreement(format!("data file {name}: {error}")))?;
+    let in_file = Arc::clone(builder.schema());
+    let mut fields = Vec::with_capacity(columns.len());
+    let (mut sources, mut roots) = (Vec::with_capacity(columns.len()), Vec::new());
+    for column in columns {
+        let field = table
+            .field_with_name(column)
+            .map_err(|_| Error::bug(format!("table {} has no column {column}", root.display())))?;
+        fields.push(field.clone());
+        sources.push(if partition_by.contains(column) {
+            Source::Constant(partition_value(file, column, field.data_type())?)
+        } else if let Ok(index) = in_file.index_of(column) {
+            roots.push(index);
+            Source::File(column.clone())
+        } else {
+            Source::Constant(new_null_array(field.data_type(), 1))
+        });
+    }
+    let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+    let builder = builder.with_projection(mask).with_batch_size(BATCH_ROWS);
+    Ok((
+        builder,
+        Shape {
+            name,
+            schema: Arc::new(Schema::new(fields)),
+            sources,
+        },
+    ))
+}
+
+/// A partition value as one row; an empty text is NULL, as the protocol says.
+fn partition_value(file: &DataFile, column: &str, data_type: &DataType) -> Result<ArrayRef> {
+    let text = file
+        .add
+        .partition_values
+        .get(column)
+        .and_then(Option::as_deref);
+    match text.filter(|text| !text.is_empty()) {
+        None => Ok(new_null_array(data_type, 1)),
+        Some(text) => {
+            let value: ArrayRef = Arc::new(StringArray::from(vec![text]));
+            adapt(&value, data_type).map_err(|error| {
+                Error::disagreement(format!(
+                    "data file {}: partition value of {column} does not read as {data_type}: {text}: {}",
+                    file.path,
+                    error.message()
+                ))
+            })
+        }
+    }
+}
+
+/// Scans the rows that are not in `deleted`.
+pub(super) fn scan(
+    root: &Path,
+    file: &DataFile,
+    table: &Schema,
+    partition_by: &[String],
+    columns: &[String],
+    deleted: RoaringTreemap,
+) -> Result<FileScan> {
+    let (mut builder, shape) = open(root, file, table, partition_by, columns)?;
+    check_rows(&builder, file, &shape)?;
+    if !deleted.is_empty() {
+        builder = builder.with_row_selection(live_selection(&deleted, file.rows.unsigned_abs()));
+    }
+    let reader = builder.build().map_err(|error| shape.damaged(&error))?;
+    let numbers = LiveNumbers {
+        next: 0,
+        deleted: deleted.into_iter().peekable(),
+    };
+    Ok(FileScan {
+        reader,
+        shape,
+        numbers,
+    })
+}
+
+/// A file with another number of rows than the log says would shift every row number.
+fn check_rows(
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    file: &DataFile,
+    shape: &Shape,
+) -> Result<()> {
+    let rows = builder.metadata().file_metadata().num_rows();
+    match rows == file.rows {
+        true => Ok(()),
+        false => Err(shape.damaged(&format!("it has {rows} rows, the log says {}", file.rows))),
+    }
+}
+
+fn live_selection(deleted: &RoaringTreemap, rows: u64) -> RowSelection {
+    let mut selectors = Vec::new();
+    let mut next = 0;
+    for row in deleted.iter().take_while(|row| *row < rows) {
+        push(&mut selectors, false, row - next);
+        push(&mut selectors, true, 1);
+        next = row + 1;
+    }
+    push(&mut selectors, false, rows - next);
+    RowSelection::from(selectors)
+}
+
+/// Appends to the last selector where it can.
+fn push(selectors: &mut Vec<RowSelector>, skip: bool, count: u64) {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    match selectors.last_mut() {
+        _ if count == 0 => {}
+        Some(last) if last.skip == skip => last.row_count += count,
+        _ => selectors.push(RowSelector {
+            row_count: count,
+            skip,
+        }),
+    }
+}
+
+/// Reads rows by physical number, ascending.
+pub(super) fn take(
+    root: &Path,
+    file: &DataFile,
+    table: &Schema,
+    partition_by: &[String],
+    columns: &[String],
+    rows: &[u64],
+) -> Result<RecordBatch> {
+    let (builder, shape) = open(root, file, table, partition_by, columns)?;
+    check_rows(&builder, file, &shape)?;
+    let mut selectors = Vec::new();
+    let mut next = 0;
+    for row in rows {
+        if *row < next || *row >= file.rows.unsigned_abs() {
+            return Err(Error::bug(format!(
+                "data file {}: row {row} is out of order or beyond the end",
+                shape.name
+            )));
+        }
+        push(&mut selectors, true, row - next);
+        push(&mut selectors, false, 1);
+        next = row + 1;
+    }
+    if rows.is_empty() {
+        return Ok(RecordBatch::new_empty(Arc::clone(&shape.schema)));
+    }
+    let reader = builder
+        .with_row_selection(RowSelection::from(selectors))
+        .with_batch_size(rows.len().min(BATCH_ROWS))
+        .build()
+        .map_err(|error| shape.damaged(&error))?;
+    let mut batches = Vec::new();
+    for batch in reader {
+        batches.push(shape.adapt(&batch.map_err(|error| shape.damaged(&error))?)?);
+    }
+    let taken = concat_batches(&shape.schema, &batches)?;
+    match taken.num_rows() == rows.len() {
+        true => Ok(taken),
+        false => Err(shape.damaged(&format!("{} of {} rows came", taken.num_rows(), rows.len()))),
     }
 }

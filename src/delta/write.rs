@@ -1,19 +1,243 @@
 //! Writes data files, synced, not yet named by the log.
+//!
+//! Rows must have exactly the types of the schema; nothing is converted, cut or dropped on the way. Which rows, and when the
+//! log names the files, is left to the callers.
 
-use crate::error::Result;
-use arrow::array::RecordBatch;
-use deltalake::kernel::Add;
+use super::state::library;
+use super::stats;
+use crate::error::{Error, ErrorKind, Result};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, SchemaRef};
+use delta_kernel::table_properties::DataSkippingNumIndexedCols;
+use deltalake::datafile::writer::{DeltaWriter, WriterConfig};
+use deltalake::kernel::{Add, AddCDCFile};
+use object_store::ObjectStore;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Files aim at this size.
+const TARGET_FILE_BYTES: NonZeroU64 = NonZeroU64::new(128 << 20).expect("not zero");
+/// Small pages make reading single rows cheap.
+const PAGE_ROWS: usize = 2_000;
+const WRITE_BATCH_ROWS: usize = 8_192;
+const ROW_GROUP_ROWS: usize = 1 << 20;
 
 /// Writes data files batch by batch.
-pub struct RowWriter {}
+pub struct RowWriter {
+    root: PathBuf,
+    schema: SchemaRef,
+    partition_by: Vec<String>,
+    writer: DeltaWriter,
+}
 
 impl RowWriter {
-    /// Takes rows of exactly the writer's schema.
-    pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        todo!()
+    pub(super) fn new(
+        root: PathBuf,
+        store: Arc<dyn ObjectStore>,
+        schema: SchemaRef,
+        partition_by: &[String],
+        indexed_columns: DataSkippingNumIndexedCols,
+    ) -> Result<RowWriter> {
+        let config = WriterConfig::new(
+            Arc::clone(&schema),
+            partition_by.to_vec(),
+            Some(writer_properties()?),
+            Some(TARGET_FILE_BYTES),
+            Some(WRITE_BATCH_ROWS),
+            indexed_columns,
+            None,
+        );
+        let writer = DeltaWriter::new(store, config);
+        Ok(RowWriter {
+            root,
+            schema,
+            partition_by: partition_by.to_vec(),
+            writer,
+        })
     }
+
+    /// Takes rows of exactly the writer's columns and types.
+    pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let batch = conform(batch, &self.schema)?;
+        for column in &self.partition_by {
+            refuse_empty_text(&batch, column)?;
+        }
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.writer
+            .write(&batch)
+            .await
+            .map_err(|error| library(&self.root, &error))
+    }
+
     /// Finishes the files; they are on disk when this returns.
     pub async fn close(self) -> Result<Vec<Add>> {
-        todo!()
+        let mut adds = self
+            .writer
+            .close()
+            .await
+            .map_err(|error| library(&self.root, &error))?;
+        for add in &mut adds {
+            let exact = add
+                .stats
+                .as_deref()
+                .and_then(|stats| stats::drop_inexact(stats, &self.schema));
+            add.stats = exact.or(add.stats.take());
+        }
+        Ok(adds)
+    }
+}
+
+fn writer_properties() -> Result<WriterProperties> {
+    let level = ZstdLevel::try_new(1).map_err(|error| Error::bug(format!("zstd: {error}")))?;
+    Ok(WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS.min(1024))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_created_by(concat!("landfall ", env!("CARGO_PKG_VERSION")).to_owned())
+        .build())
+}
+
+/// Change data files as the log names them.
+pub(super) fn change_files(adds: Vec<Add>, folder: &str) -> Vec<AddCDCFile> {
+    adds.into_iter()
+        .map(|add| AddCDCFile {
+            path: format!("{folder}/{}", add.path),
+            size: add.size,
+            partition_values: add.partition_values,
+            data_change: false,
+            tags: None,
+        })
+        .collect()
+}
+
+/// The same rows under `schema`; an error if a column is missing, extra or of another type. Only the inner names of lists and maps may differ.
+pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch.clone());
+    }
+    let given = batch.schema();
+    if let Some(extra) = given
+        .fields()
+        .iter()
+        .find(|field| schema.index_of(field.name()).is_err())
+    {
+        return Err(Error::bug(format!(
+            "rows have a column that the table lacks: {}",
+            extra.name()
+        )));
+    }
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        let Some(column) = batch.column_by_name(field.name()) else {
+            return Err(Error::bug(format!(
+                "rows lack a column of the table: {}",
+                field.name()
+            )));
+        };
+        if !same_shape(column.data_type(), field.data_type()) {
+            return Err(Error::bug(format!(
+                "column {} is {} but its rows are {}",
+                field.name(),
+                field.data_type(),
+                column.data_type()
+            )));
+        }
+        columns.push(match column.data_type() == field.data_type() {
+            true => Arc::clone(column),
+            false => cast(column, field.data_type())?,
+        });
+    }
+    RecordBatch::try_new(Arc::clone(schema), columns)
+        .map_err(|error| Error::bug(format!("rows do not fit the table: {error}")))
+}
+
+fn same_shape(a: &DataType, b: &DataType) -> bool {
+    match (a, b) {
+        (DataType::List(a), DataType::List(b)) => same_shape(a.data_type(), b.data_type()),
+        (DataType::Map(a, _), DataType::Map(b, _)) => match (a.data_type(), b.data_type()) {
+            (DataType::Struct(a), DataType::Struct(b)) => {
+                a.len() == b.len()
+                    && a.iter()
+                        .zip(b)
+                        .all(|(a, b)| same_shape(a.data_type(), b.data_type()))
+            }
+            _ => false,
+        },
+        (DataType::Struct(a), DataType::Struct(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .zip(b)
+                    .all(|(a, b)| a.name() == b.name() && same_shape(a.data_type(), b.data_type()))
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// An empty text as partition value reads back as NULL, so it would be altered in silence.
+fn refuse_empty_text(batch: &RecordBatch, column: &str) -> Result<()> {
+    let Some(texts) = batch
+        .column_by_name(column)
+        .and_then(|column| column.as_string_opt::<i32>())
+    else {
+        return Ok(());
+    };
+    match (0..texts.len()).find(|row| texts.is_valid(*row) && texts.value(*row).is_empty()) {
+        None => Ok(()),
+        Some(row) => Err(Error::new(
+            ErrorKind::Input,
+            format!("partition column {column}, row {row}: an empty text cannot be told from NULL in a partition"),
+        )
+        .hint("leave the column out of partition_by")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Int64Array, StringArray};
+    use arrow::datatypes::{Field, Schema};
+
+    fn schema(fields: Vec<Field>) -> SchemaRef {
+        Arc::new(Schema::new(fields))
+    }
+
+    #[test]
+    fn other_type_missing_and_extra_columns_are_refused() {
+        let table = schema(vec![Field::new("a", DataType::Int64, true)]);
+        let ints = Arc::new(Int64Array::from(vec![1]));
+        let texts = Arc::new(StringArray::from(vec!["1"]));
+        let text = RecordBatch::try_from_iter([("a", texts.clone() as _)]).unwrap();
+        assert!(
+            conform(&text, &table)
+                .unwrap_err()
+                .message()
+                .contains("column a is Int64")
+        );
+        let extra =
+            RecordBatch::try_from_iter([("a", ints.clone() as _), ("b", texts as _)]).unwrap();
+        assert!(
+            conform(&extra, &table)
+                .unwrap_err()
+                .message()
+                .ends_with(": b")
+        );
+        let missing = RecordBatch::try_from_iter([("b", ints as _)]).unwrap();
+        assert!(conform(&missing, &table).is_err());
+    }
+
+    #[test]
+    fn null_in_a_column_that_forbids_it_is_refused() {
+        let table = schema(vec![Field::new("a", DataType::Int64, false)]);
+        let nulls = Int64Array::from(vec![None, Some(1)]);
+        let batch =
+            RecordBatch::try_from_iter_with_nullable([("a", Arc::new(nulls) as _, true)]).unwrap();
+        assert!(conform(&batch, &table).is_err());
     }
 }
