@@ -1,0 +1,618 @@
+//! Scenarios of a whole table on a temp folder; what is read back also goes through the library's own provider.
+
+use super::*;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
+    Float64Array, Int32Array, Int64Array, ListArray, StringArray, StructArray,
+    TimestampMicrosecondArray,
+};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Int64Type, TimeUnit};
+use deltalake::datafusion::prelude::SessionContext;
+use std::fs;
+
+fn spec(schema: &SchemaRef, partition_by: &[&str]) -> TableSpec {
+    TableSpec {
+        schema: Arc::clone(schema),
+        partition_by: partition_by.iter().map(|name| (*name).to_owned()).collect(),
+        change_data_feed: true,
+        deletion_vectors: true,
+        name: Some("t".into()),
+        description: None,
+        properties: BTreeMap::new(),
+    }
+}
+
+fn keys_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Int64, true),
+        Field::new("v", DataType::Utf8, true),
+    ]))
+}
+
+fn keys(from: i64, to: i64) -> RecordBatch {
+    let keys: Vec<i64> = (from..to).collect();
+    let texts: Vec<String> = keys.iter().map(|key| format!("v{key}")).collect();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(keys)),
+        Arc::new(StringArray::from(texts)),
+    ];
+    RecordBatch::try_new(keys_schema(), columns).unwrap()
+}
+
+async fn append(table: &mut Table, batch: &RecordBatch) -> CommitOutcome {
+    let adds = table
+        .write_rows(batch.schema(), std::slice::from_ref(batch))
+        .await
+        .unwrap();
+    let mut commit = TableCommit::new(Operation::Write);
+    commit.adds = adds;
+    table.commit(commit).await.unwrap()
+}
+
+/// Count and sum of a column, as the library's provider sees them.
+async fn count_and_sum(root: &Path, column: &str) -> (i64, i64) {
+    let url = Url::from_directory_path(std::path::absolute(root).unwrap()).unwrap();
+    let table = DeltaTableBuilder::from_url(url)
+        .unwrap()
+        .load()
+        .await
+        .unwrap();
+    let context = SessionContext::new();
+    context
+        .register_table("t", table.table_provider().await.unwrap())
+        .unwrap();
+    let sql = format!("SELECT count(*), coalesce(sum(\"{column}\"), 0) FROM t");
+    let rows = context.sql(&sql).await.unwrap().collect().await.unwrap();
+    let value = |column: usize| rows[0].column(column).as_primitive::<Int64Type>().value(0);
+    (value(0), value(1))
+}
+
+fn read_all(table: &Table, columns: &[&str]) -> RecordBatch {
+    let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+    let mut batches = Vec::new();
+    for file in table.files() {
+        for scanned in table.scan(file, &columns).unwrap() {
+            let scanned = scanned.unwrap();
+            assert_eq!(scanned.rows.num_rows(), scanned.row_numbers.len());
+            batches.push(scanned.rows);
+        }
+    }
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|name| table.schema().field_with_name(name).unwrap().clone())
+        .collect();
+    concat_batches(&Arc::new(Schema::new(fields)), &batches).unwrap()
+}
+
+fn log_entry(root: &Path, version: i64) -> PathBuf {
+    root.join(log::LOG).join(format!("{version:020}.json"))
+}
+
+async fn table_with_commits(root: &Path, commits: i64) -> Table {
+    let mut table = Table::create(root, &spec(&keys_schema(), &[]))
+        .await
+        .unwrap();
+    for commit in 0..commits {
+        let outcome = append(&mut table, &keys(commit * 10, commit * 10 + 10)).await;
+        assert_eq!(outcome, CommitOutcome::Committed(Version(commit + 1)));
+    }
+    table
+}
+
+#[tokio::test]
+async fn create_over_an_existing_table_is_refused_and_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table_with_commits(folder.path(), 1).await;
+    let error = Table::create(folder.path(), &spec(&keys_schema(), &[]))
+        .await
+        .unwrap_err();
+    assert!(error.message().contains("a table already"), "{error}");
+    let reopened = Table::open(folder.path()).await.unwrap().unwrap();
+    assert_eq!((reopened.row_count(), reopened.id()), (10, table.id()));
+}
+
+#[tokio::test]
+async fn absent_folder_is_no_table_and_lost_log_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(
+        Table::open(&folder.path().join("absent"))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    table_with_commits(folder.path(), 1).await;
+    fs::remove_dir_all(folder.path().join(log::LOG)).unwrap();
+    assert!(Table::open(folder.path()).await.is_err());
+    assert!(
+        Table::create(folder.path(), &spec(&keys_schema(), &[]))
+            .await
+            .is_err()
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn unreadable_log_is_an_error_not_an_absent_table() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    table_with_commits(folder.path(), 1).await;
+    let log = folder.path().join(log::LOG);
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o000)).unwrap();
+    let as_root = fs::read_dir(&log).is_ok();
+    let opened = Table::open(folder.path()).await;
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(as_root || opened.is_err());
+}
+
+#[tokio::test]
+async fn foreign_commit_is_a_conflict_and_reload_sees_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ours = table_with_commits(folder.path(), 1).await;
+    let mut foreign = Table::open(folder.path()).await.unwrap().unwrap();
+    assert!(!ours.has_foreign_commit().await.unwrap());
+    assert_eq!(
+        append(&mut foreign, &keys(100, 110)).await,
+        CommitOutcome::Committed(Version(2))
+    );
+    assert!(ours.has_foreign_commit().await.unwrap());
+    assert_eq!(
+        append(&mut ours, &keys(200, 210)).await,
+        CommitOutcome::Conflict
+    );
+    assert_eq!(ours.version(), Version(1));
+    ours.reload().await.unwrap();
+    assert_eq!(
+        append(&mut ours, &keys(200, 210)).await,
+        CommitOutcome::Committed(Version(3))
+    );
+    assert_eq!(count_and_sum(folder.path(), "k").await.0, 30);
+}
+
+#[tokio::test]
+async fn commit_that_cannot_be_applied_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 1).await;
+    let file = table.files().next().unwrap().clone();
+    let mut twice = TableCommit::new(Operation::Merge);
+    twice.adds = vec![file.add.clone()];
+    assert!(table.commit(twice).await.is_err());
+    let mut unknown = TableCommit::new(Operation::Merge);
+    unknown.removes = vec![Remove {
+        path: "other.parquet".into(),
+        ..table.remove_of(&file, true)
+    }];
+    assert!(table.commit(unknown).await.is_err());
+    assert!(!table.has_foreign_commit().await.unwrap());
+}
+
+#[tokio::test]
+async fn damaged_newest_entry_is_named_repaired_and_loaded_again_once() {
+    for cut in [0, 40] {
+        let folder = tempfile::tempdir().unwrap();
+        let table = table_with_commits(folder.path(), 5).await;
+        let newest = log_entry(folder.path(), 5);
+        let bytes = fs::read(&newest).unwrap();
+        fs::write(&newest, &bytes[..cut]).unwrap();
+        drop(table);
+        let error = Table::open(folder.path()).await.unwrap_err();
+        assert!(error.message().contains("version 5"), "{error}");
+        let repair = repair_tail(folder.path()).unwrap().unwrap();
+        assert_eq!(repair.removed, Version(5));
+        let mut table = Table::open(folder.path()).await.unwrap().unwrap();
+        assert_eq!((table.version(), table.row_count()), (Version(4), 40));
+        assert_eq!(
+            append(&mut table, &keys(40, 50)).await,
+            CommitOutcome::Committed(Version(5))
+        );
+        assert_eq!(count_and_sum(folder.path(), "k").await, (50, (0..50).sum()));
+    }
+}
+
+#[tokio::test]
+async fn entry_cut_between_two_lines_is_damage_too() {
+    let folder = tempfile::tempdir().unwrap();
+    table_with_commits(folder.path(), 2).await;
+    let newest = log_entry(folder.path(), 2);
+    let text = fs::read_to_string(&newest).unwrap();
+    let first = text.lines().next().unwrap();
+    fs::write(&newest, format!("{first}\n")).unwrap();
+    assert!(Table::open(folder.path()).await.is_err());
+}
+
+#[tokio::test]
+async fn lost_and_damaged_checkpoints_fall_back_to_the_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table_with_commits(folder.path(), 3).await;
+    table.checkpoint_log().await.unwrap();
+    let log = folder.path().join(log::LOG);
+    let checkpoint = log.join("00000000000000000003.checkpoint.parquet");
+    let bytes = fs::read(&checkpoint).unwrap();
+    fs::write(&checkpoint, &bytes[..bytes.len() / 2]).unwrap();
+    let opened = Table::open(folder.path()).await.unwrap().unwrap();
+    assert_eq!(opened.row_count(), 30);
+    // A new checkpoint takes the place of the damaged one.
+    opened.checkpoint_log().await.unwrap();
+    assert_eq!(count_and_sum(folder.path(), "k").await.0, 30);
+    fs::remove_file(&checkpoint).unwrap();
+    assert!(log.join("_last_checkpoint").exists());
+    assert_eq!(
+        Table::open(folder.path())
+            .await
+            .unwrap()
+            .unwrap()
+            .row_count(),
+        30
+    );
+}
+
+#[tokio::test]
+async fn table_with_a_cleaned_log_is_there_and_keeps_its_transactions() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 3).await;
+    let mut commit = TableCommit::new(Operation::Write);
+    commit.transaction = Some(AppTransaction {
+        app_id: "app".into(),
+        version: 7,
+    });
+    assert_eq!(
+        table.commit(commit).await.unwrap(),
+        CommitOutcome::Committed(Version(4))
+    );
+    table.checkpoint_log().await.unwrap();
+    for version in 0..4 {
+        fs::remove_file(log_entry(folder.path(), version)).unwrap();
+    }
+    assert!(
+        Table::create(folder.path(), &spec(&keys_schema(), &[]))
+            .await
+            .is_err()
+    );
+    let mut table = Table::open(folder.path()).await.unwrap().unwrap();
+    assert_eq!((table.version(), table.row_count()), (Version(4), 30));
+    assert_eq!(table.transaction("app"), Some(7));
+    assert_eq!(
+        append(&mut table, &keys(30, 40)).await,
+        CommitOutcome::Committed(Version(5))
+    );
+    assert!(table.commit_actions(Version(2)).await.is_err());
+    let txn = AppTransaction {
+        app_id: "app".into(),
+        version: 7,
+    };
+    assert_eq!(
+        table.version_of_transaction(&txn).await.unwrap(),
+        Some(Version(4))
+    );
+    assert_eq!(count_and_sum(folder.path(), "k").await, (40, (0..40).sum()));
+}
+
+fn nested_schema() -> SchemaRef {
+    let element = Arc::new(Field::new("element", DataType::Int32, true));
+    let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let inner = vec![
+        Arc::new(Field::new("a", DataType::Int64, true)),
+        Arc::new(Field::new("b", DataType::Utf8, true)),
+    ];
+    Arc::new(Schema::new(vec![
+        Field::new("i", DataType::Int32, true),
+        Field::new("d", DataType::Decimal128(38, 10), true),
+        Field::new("t", utc, true),
+        Field::new("n", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+        Field::new("day", DataType::Date32, true),
+        Field::new("f", DataType::Float64, true),
+        Field::new("ok", DataType::Boolean, true),
+        Field::new("bin", DataType::Binary, true),
+        Field::new("list", DataType::List(element), true),
+        Field::new("s", DataType::Struct(inner.into()), true),
+    ]))
+}
+
+fn nested_rows(schema: &SchemaRef) -> RecordBatch {
+    let list: Vec<Option<Vec<Option<i32>>>> = vec![Some(vec![Some(1), None]), None, Some(vec![])];
+    let list = ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>(list);
+    let DataType::List(element) = schema.field(8).data_type() else {
+        unreachable!()
+    };
+    let list = ListArray::new(
+        Arc::clone(element),
+        list.offsets().clone(),
+        Arc::clone(list.values()),
+        list.nulls().cloned(),
+    );
+    let DataType::Struct(inner) = schema.field(9).data_type() else {
+        unreachable!()
+    };
+    let inner_columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![Some(1), None, Some(3)])),
+        Arc::new(StringArray::from(vec![Some("\u{fc}"), Some(""), None])),
+    ];
+    let decimal = Decimal128Array::from(vec![
+        Some(99_999_999_999_999_999_999_999_999_999_999_999_999),
+        None,
+        Some(-1),
+    ]);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from(vec![Some(i32::MIN), None, Some(i32::MAX)])),
+        Arc::new(decimal.with_precision_and_scale(38, 10).unwrap()),
+        Arc::new(
+            TimestampMicrosecondArray::from(vec![Some(-1), None, Some(1_704_067_200_123_457)])
+                .with_timezone("UTC"),
+        ),
+        Arc::new(TimestampMicrosecondArray::from(vec![
+            Some(1),
+            None,
+            Some(-62_135_596_800_000_000),
+        ])),
+        Arc::new(Date32Array::from(vec![
+            Some(-719_162),
+            None,
+            Some(2_932_896),
+        ])),
+        Arc::new(Float64Array::from(vec![
+            Some(f64::INFINITY),
+            None,
+            Some(-0.0),
+        ])),
+        Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
+        Arc::new(BinaryArray::from(vec![
+            Some(&b"\0\xff"[..]),
+            None,
+            Some(b""),
+        ])),
+        Arc::new(list),
+        Arc::new(StructArray::new(inner.clone(), inner_columns, None)),
+    ];
+    RecordBatch::try_new(Arc::clone(schema), columns).unwrap()
+}
+
+#[tokio::test]
+async fn all_types_come_back_as_written_after_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("odd name \u{fc} 50% #1");
+    let schema = nested_schema();
+    let rows = nested_rows(&schema);
+    let mut table = Table::create(&root, &spec(&schema, &[])).await.unwrap();
+    assert_eq!(
+        append(&mut table, &rows).await,
+        CommitOutcome::Committed(Version(1))
+    );
+    let names: Vec<&str> = schema
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
+    assert_eq!(read_all(&table, &names), rows);
+    table.checkpoint_log().await.unwrap();
+    let table = Table::open(&root).await.unwrap().unwrap();
+    assert_eq!(table.schema(), schema);
+    assert_eq!(read_all(&table, &names), rows);
+    assert_eq!(count_and_sum(&root, "i").await, (3, -1));
+    let file = table.files().next().unwrap();
+    assert!(
+        file.range("d").is_none(),
+        "no inexact bound of a long decimal"
+    );
+    assert!(file.range("i").is_some());
+}
+
+#[tokio::test]
+async fn deleted_rows_stay_deleted_and_row_numbers_are_physical() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Table::create(folder.path(), &spec(&keys_schema(), &[]))
+        .await
+        .unwrap();
+    let _ = append(&mut table, &keys(0, 20_000)).await;
+    let path = table.files().next().unwrap().path.clone();
+    let first: RoaringTreemap = (0..20_000).filter(|row| row % 3 == 0).collect();
+    for rows in [first.clone(), [1, 19_999].into_iter().collect()] {
+        let deleted = BTreeMap::from([(path.clone(), rows)]);
+        let (removes, adds) = table.delete_rows(&deleted).await.unwrap();
+        let mut commit = TableCommit::new(Operation::Merge);
+        (commit.removes, commit.adds) = (removes, adds);
+        let outcome = table.commit(commit).await.unwrap();
+        assert!(matches!(outcome, CommitOutcome::Committed(_)));
+        // Deleting the same rows again changes nothing.
+        let (removes, adds) = table.delete_rows(&deleted).await.unwrap();
+        assert!(removes.is_empty() && adds.is_empty());
+    }
+    let left: Vec<i64> = (0..20_000)
+        .filter(|key| key % 3 != 0 && *key != 1 && *key != 19_999)
+        .collect();
+    let expected = (left.len() as i64, left.iter().sum());
+    for table in [&table, &Table::open(folder.path()).await.unwrap().unwrap()] {
+        assert_eq!(table.row_count(), expected.0);
+        let file = table.file(&path).unwrap();
+        for scanned in table.scan(file, &["k".to_owned()]).unwrap() {
+            let scanned = scanned.unwrap();
+            let keys = scanned.rows.column(0).as_primitive::<Int64Type>();
+            assert!(
+                keys.values()
+                    .iter()
+                    .zip(&scanned.row_numbers)
+                    .all(|(key, row)| *key as u64 == *row)
+            );
+        }
+        let taken = table
+            .take(
+                file,
+                &["v".to_owned(), "k".to_owned()],
+                &[0, 2, 8_191, 8_192, 19_999],
+            )
+            .unwrap();
+        assert_eq!(
+            taken.column(1).as_primitive::<Int64Type>().values(),
+            &[0, 2, 8_191, 8_192, 19_999]
+        );
+        assert_eq!(taken.column(0).as_string::<i32>().value(3), "v8192");
+        assert!(table.take(file, &["k".to_owned()], &[5, 4]).is_err());
+        assert!(table.take(file, &["k".to_owned()], &[20_000]).is_err());
+    }
+    assert_eq!(count_and_sum(folder.path(), "k").await, expected);
+}
+
+#[tokio::test]
+async fn file_that_loses_its_last_row_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 2).await;
+    let path = table.files().next().unwrap().path.clone();
+    let beyond = BTreeMap::from([(path.clone(), [10].into_iter().collect())]);
+    assert!(table.delete_rows(&beyond).await.is_err());
+    let all = BTreeMap::from([(path, (0..10).collect())]);
+    let (removes, adds) = table.delete_rows(&all).await.unwrap();
+    assert_eq!((removes.len(), adds.len()), (1, 0));
+    let mut commit = TableCommit::new(Operation::Delete);
+    commit.removes = removes;
+    assert!(matches!(
+        table.commit(commit).await.unwrap(),
+        CommitOutcome::Committed(_)
+    ));
+    assert_eq!((table.file_count(), table.row_count()), (1, 10));
+    assert_eq!(count_and_sum(folder.path(), "k").await.0, 10);
+}
+
+#[tokio::test]
+async fn new_column_is_null_in_old_files_and_raises_the_protocol_if_it_must() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plain = spec(&keys_schema(), &[]);
+    (plain.change_data_feed, plain.deletion_vectors) = (false, false);
+    let mut table = Table::create(folder.path(), &plain).await.unwrap();
+    let _ = append(&mut table, &keys(0, 3)).await;
+    let ntz = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let mut fields: Vec<_> = keys_schema().fields().iter().cloned().collect();
+    fields.push(Arc::new(Field::new("n", ntz, true)));
+    let wider = Arc::new(Schema::new(fields));
+    let mut columns = keys(3, 5).columns().to_vec();
+    columns.push(Arc::new(TimestampMicrosecondArray::from(vec![1, 2])));
+    let rows = RecordBatch::try_new(Arc::clone(&wider), columns).unwrap();
+    let mut commit = TableCommit::new(Operation::Write);
+    commit.adds = table.write_rows(Arc::clone(&wider), &[rows]).await.unwrap();
+    commit.schema = Some(Arc::clone(&wider));
+    assert_eq!(
+        table.commit(commit).await.unwrap(),
+        CommitOutcome::Committed(Version(2))
+    );
+    for table in [&table, &Table::open(folder.path()).await.unwrap().unwrap()] {
+        assert_eq!(table.schema(), wider);
+        let rows = read_all(table, &["n", "k"]);
+        assert_eq!((rows.num_rows(), rows.column(0).null_count()), (5, 3));
+    }
+    assert_eq!(count_and_sum(folder.path(), "k").await, (5, 10));
+}
+
+#[tokio::test]
+async fn odd_partition_values_come_back_and_an_empty_text_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let values = [
+        Some("a b"),
+        Some("a/b"),
+        Some("/lead"),
+        Some("50%"),
+        Some("\u{fc}"),
+        Some("x=y"),
+        Some("$"),
+        Some("a%20b"),
+        Some("#1?:*|\\\"'"),
+        Some("null"),
+        Some("."),
+        Some(".."),
+        None,
+    ];
+    let rows = |values: &[Option<&str>]| {
+        let ids: Vec<i64> = (0..values.len() as i64).collect();
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(ids)),
+            Arc::new(StringArray::from(values.to_vec())),
+        ];
+        RecordBatch::try_new(keys_schema(), columns).unwrap()
+    };
+    let mut table = Table::create(folder.path(), &spec(&keys_schema(), &["v"]))
+        .await
+        .unwrap();
+    assert!(
+        table
+            .write_rows(keys_schema(), &[rows(&[Some("")])])
+            .await
+            .is_err()
+    );
+    let _ = append(&mut table, &rows(&values)).await;
+    table.checkpoint_log().await.unwrap();
+    for table in [&table, &Table::open(folder.path()).await.unwrap().unwrap()] {
+        assert_eq!(table.file_count(), values.len());
+        let read = read_all(table, &["k", "v"]);
+        for row in 0..read.num_rows() {
+            let id = read.column(0).as_primitive::<Int64Type>().value(row);
+            let texts = read.column(1).as_string::<i32>();
+            let text = texts.is_valid(row).then(|| texts.value(row));
+            assert_eq!(text, values[id as usize]);
+        }
+    }
+    let total = (values.len() as i64, (0..values.len() as i64).sum());
+    assert_eq!(count_and_sum(folder.path(), "k").await, total);
+}
+
+#[tokio::test]
+async fn change_rows_are_read_by_the_library() {
+    use deltalake::delta_datafusion::DeltaCdfTableProvider;
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 1).await;
+    let mut fields: Vec<_> = keys_schema().fields().iter().cloned().collect();
+    fields.push(Arc::new(Field::new("_change_type", DataType::Utf8, true)));
+    let mut columns = keys(3, 4).columns().to_vec();
+    columns.push(Arc::new(StringArray::from(vec!["delete"])));
+    let change = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let path = table.files().next().unwrap().path.clone();
+    let deleted = BTreeMap::from([(path, [3].into_iter().collect())]);
+    let (removes, adds) = table.delete_rows(&deleted).await.unwrap();
+    let mut commit = TableCommit::new(Operation::Merge);
+    (commit.removes, commit.adds) = (removes, adds);
+    commit.changes = table.write_change_rows(&[change]).await.unwrap();
+    assert!(matches!(
+        table.commit(commit).await.unwrap(),
+        CommitOutcome::Committed(_)
+    ));
+    let url = Url::from_directory_path(folder.path()).unwrap();
+    let library = DeltaTableBuilder::from_url(url)
+        .unwrap()
+        .load()
+        .await
+        .unwrap();
+    let provider =
+        DeltaCdfTableProvider::try_new(library.scan_cdf().with_starting_version(2)).unwrap();
+    let context = SessionContext::new();
+    context.register_table("c", Arc::new(provider)).unwrap();
+    let sql = "SELECT k FROM c WHERE _change_type = 'delete'";
+    let rows = context.sql(sql).await.unwrap().collect().await.unwrap();
+    let keys: Vec<i64> = rows
+        .iter()
+        .flat_map(|rows| rows.column(0).as_primitive::<Int64Type>().values().to_vec())
+        .collect();
+    assert_eq!(keys, [3]);
+}
+
+#[tokio::test]
+async fn candidates_leave_out_only_files_that_cannot_hold_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table_with_commits(folder.path(), 5).await;
+    let range = ColumnRange::of("k", &Int64Array::from(vec![12, 31])).unwrap();
+    assert_eq!(table.candidates(&[range]).len(), 3);
+    let texts = ColumnRange::of("v", &StringArray::from(vec!["zzz"])).unwrap();
+    assert!(table.candidates(&[texts]).is_empty());
+    assert_eq!(table.candidates(&[]).len(), 5);
+}
+
+#[tokio::test]
+async fn rows_of_another_type_leave_the_table_untouched() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table_with_commits(folder.path(), 1).await;
+    let wrong = RecordBatch::try_from_iter([
+        ("k", Arc::new(StringArray::from(vec!["1"])) as ArrayRef),
+        ("v", Arc::new(StringArray::from(vec!["1"])) as ArrayRef),
+    ])
+    .unwrap();
+    assert!(table.write_rows(table.schema(), &[wrong]).await.is_err());
+    assert_eq!(
+        Table::open(folder.path()).await.unwrap().unwrap().version(),
+        Version(1)
+    );
+}
