@@ -1,14 +1,23 @@
-//! Appends one micro-batch to bronze in one commit; reads what a version brought.
+//! The bronze table: the rows of landing files as they came, one micro-batch in one commit.
+//!
+//! One record of one file is there exactly once. Rows must have exactly the types of the table; a batch that does not fit is
+//! refused before anything is committed. Which files make a batch, and what the rows mean, is left to others.
 
-use crate::change::{BatchId, Version};
+use crate::change::{
+    BATCH_ID, BatchId, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, RESCUED_DATA, Version,
+};
 use crate::clock::Micros;
-use crate::crash::CrashSwitch;
-use crate::delta::{AppTransaction, Table};
-use crate::error::Result;
+use crate::crash::{CrashPoint, CrashSwitch};
+use crate::delta::{
+    self, AppTransaction, Append, AppendCommit, FileCount, Table, TableSpec, VersionFiles,
+};
+use crate::error::{Error, Result};
 use crate::schema::TableSchema;
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The rows of one landing file.
 #[derive(Clone, Debug)]
@@ -17,45 +26,14 @@ pub struct LoadedFile {
     pub path: String,
     /// Microseconds since the epoch.
     pub modified_at: Micros,
-    /// The source columns of the schema in their order, then `_rescued_data`.
+    /// The source columns of the schema, and `_rescued_data`.
     pub rows: RecordBatch,
     /// The record number of each row, from 1.
     pub file_rows: Vec<i64>,
 }
 
-/// Proof that a batch is in a table.
-#[must_use]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AppendCommit {
-    /// The version that holds the batch. If the batch was there already and its log entry is gone: the newest version.
-    pub version: Version,
-    /// The batch.
-    pub batch: BatchId,
-    /// The batch was there before this call.
-    pub already_applied: bool,
-    /// Rows of the batch (0 if it was there already).
-    pub rows: u64,
-    /// Rows of replaced files that left (0 if the batch was there already).
-    pub rows_replaced: u64,
-    /// Data files that the batch brought, as in `DataFile::path`.
-    pub added: Vec<String>,
-    /// Data files that left.
-    pub removed: Vec<String>,
-}
-
 /// Proof that a batch is in bronze.
 pub type BronzeCommit = AppendCommit;
-
-/// What a table holds of one landing file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileCount {
-    /// Rows.
-    pub rows: i64,
-    /// The newest batch that brought some.
-    pub batch: BatchId,
-    /// Microseconds since the epoch; 0 where the table does not keep it.
-    pub modified_at: Micros,
-}
 
 /// The bronze table.
 #[derive(Debug)]
@@ -63,33 +41,101 @@ pub struct BronzeTable {
     table: Table,
 }
 
+/// The columns that the loader adds, in their order.
+fn loader_columns() -> [Field; 6] {
+    let time = || DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    [
+        Field::new(RESCUED_DATA, DataType::Utf8, true),
+        Field::new(FILE_PATH, DataType::Utf8, true),
+        Field::new(FILE_ROW, DataType::Int64, true),
+        Field::new(FILE_MODIFIED_AT, time(), true),
+        Field::new(BATCH_ID, DataType::Int64, true),
+        Field::new(LOADED_AT, time(), true),
+    ]
+}
+
+fn is_loader_column(name: &str) -> bool {
+    loader_columns()
+        .iter()
+        .any(|column| column.name().eq_ignore_ascii_case(name))
+}
+
 impl BronzeTable {
-    /// Opens bronze; `None` if there is certainly no table.
+    /// Opens bronze; `None` if there is certainly no table. A table without the loader's columns is an error.
     pub async fn open(path: &Path) -> Result<Option<BronzeTable>> {
-        todo!()
+        let Some(table) = Table::open(path).await? else {
+            return Ok(None);
+        };
+        let schema = table.schema();
+        for column in loader_columns() {
+            let there = schema.field_with_name(column.name());
+            if !there.is_ok_and(|field| field.data_type() == column.data_type()) {
+                return Err(Error::settings(format!(
+                    "table {} is no bronze table: it has no column {} of type {}",
+                    path.display(),
+                    column.name(),
+                    column.data_type()
+                ))
+                .hint("choose another bronze path"));
+            }
+        }
+        Ok(Some(BronzeTable { table }))
     }
+
     /// Creates bronze; an existing table is an error.
     pub async fn create(
         path: &Path,
         schema: &TableSchema,
         partition_by: &[String],
     ) -> Result<BronzeTable> {
-        todo!()
+        let mut fields = Vec::new();
+        for field in schema.columns.fields() {
+            refuse_loader_name(field)?;
+            fields.push(Arc::clone(field));
+        }
+        fields.extend(loader_columns().map(Arc::new));
+        let spec = TableSpec {
+            schema: Arc::new(Schema::new(fields)),
+            partition_by: partition_by.to_vec(),
+            change_data_feed: false,
+            deletion_vectors: false,
+            name: None,
+            description: Some("Rows of landing files as they came.".into()),
+            properties: BTreeMap::new(),
+        };
+        Ok(BronzeTable {
+            table: Table::create(path, &spec).await?,
+        })
     }
+
     /// The table below.
     pub fn table(&self) -> &Table {
         &self.table
     }
+
     /// The table below, for upkeep.
     pub fn table_mut(&mut self) -> &mut Table {
         &mut self.table
     }
+
     /// All columns but the loader's.
     pub fn source_schema(&self) -> TableSchema {
-        todo!()
+        let schema = self.table.schema();
+        let columns: Fields = schema
+            .fields()
+            .iter()
+            .filter(|field| !is_loader_column(field.name()))
+            .cloned()
+            .collect();
+        TableSchema {
+            columns: Arc::new(Schema::new(columns)),
+        }
     }
-    /// Appends one batch exactly once.
-    #[allow(clippy::too_many_arguments)]
+
+    /// Appends one batch exactly once, together with the new columns of `schema`; the earlier rows of `replaced` files leave in the same commit.
+    ///
+    /// `schema` holds all source columns of the table and perhaps more. If the program stops inside, the batch is there whole or not at all.
+    #[expect(clippy::too_many_arguments, reason = "one batch, each part once")]
     pub async fn append(
         &mut self,
         batch: BatchId,
@@ -100,18 +146,542 @@ impl BronzeTable {
         loaded_at: Micros,
         crash: &CrashSwitch,
     ) -> Result<BronzeCommit> {
-        todo!()
+        let whole = self.widened(schema)?;
+        let mut paths = BTreeSet::new();
+        let mut rows = Vec::with_capacity(files.len());
+        for file in files {
+            if !paths.insert(file.path.as_str()) {
+                return Err(Error::bug(format!(
+                    "file stands twice in batch {batch}: {}",
+                    file.path
+                )));
+            }
+            rows.push(
+                with_loader_columns(file, &whole, batch, loaded_at)
+                    .map_err(|error| error.context(format!("file {}", file.path)))?,
+            );
+        }
+        let append = Append {
+            batch,
+            txn: &txn,
+            schema: whole,
+            rows: &rows,
+            replaced,
+            before_commit: Some(CrashPoint::BeforeBronzeCommit),
+        };
+        delta::append_once(&mut self.table, &append, crash).await
     }
-    /// What bronze holds of each landing file.
+
+    /// The columns of the table, then those of `schema` that it lacks.
+    fn widened(&self, schema: &TableSchema) -> Result<SchemaRef> {
+        let table = self.table.schema();
+        let mut fields: Vec<_> = table.fields().iter().cloned().collect();
+        for field in schema.columns.fields() {
+            refuse_loader_name(field)?;
+            match table.field_with_name(field.name()) {
+                Err(_) => fields.push(Arc::new(field.as_ref().clone().with_nullable(true))),
+                Ok(known) if delta::same_shape(known.data_type(), field.data_type()) => {}
+                Ok(known) => {
+                    return Err(Error::bug(format!(
+                        "column {} of bronze is {} but the batch says {}",
+                        field.name(),
+                        known.data_type(),
+                        field.data_type()
+                    )));
+                }
+            }
+        }
+        for field in table
+            .fields()
+            .iter()
+            .filter(|field| !is_loader_column(field.name()))
+        {
+            if schema.columns.index_of(field.name()).is_err() {
+                return Err(Error::bug(format!(
+                    "schema of the batch lacks a column of bronze: {}",
+                    field.name()
+                )));
+            }
+        }
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// What bronze holds of each landing file, from all its rows.
     pub fn counts_by_file(&self) -> Result<BTreeMap<String, FileCount>> {
-        todo!()
+        delta::counts_by_file(&self.table)
     }
-    /// The newest batch that brought rows.
+
+    /// The newest batch that brought rows which are still there.
     pub fn last_batch(&self) -> Result<Option<BatchId>> {
-        todo!()
+        delta::last_batch(&self.table)
     }
-    /// The paths of the data files that a version added and removed (with data change).
-    pub async fn files_of_version(&self, version: Version) -> Result<(Vec<String>, Vec<String>)> {
-        todo!()
+
+    /// The files that a version added (new rows), copied (rows that stayed) and removed; an error if its log entry is gone.
+    pub async fn files_of_version(&self, version: Version) -> Result<VersionFiles> {
+        delta::files_of_version(&self.table, version).await
+    }
+}
+
+fn refuse_loader_name(field: &Field) -> Result<()> {
+    match is_loader_column(field.name()) {
+        false => Ok(()),
+        true => Err(Error::settings(format!(
+            "a source column has the name of a loader's column: {}",
+            field.name()
+        ))
+        .hint("rename the column at its source")),
+    }
+}
+
+/// The rows of one file in the columns of the table.
+fn with_loader_columns(
+    file: &LoadedFile,
+    schema: &SchemaRef,
+    batch: BatchId,
+    loaded_at: Micros,
+) -> Result<RecordBatch> {
+    let count = file.rows.num_rows();
+    if file.file_rows.len() != count {
+        return Err(Error::bug(format!(
+            "{count} rows but {} row numbers",
+            file.file_rows.len()
+        )));
+    }
+    let given = file.rows.schema();
+    let unknown = |name: &&String| {
+        let ours = is_loader_column(name) && name.as_str() != RESCUED_DATA;
+        ours || schema.index_of(name).is_err()
+    };
+    if let Some(extra) = given
+        .fields()
+        .iter()
+        .map(|field| field.name())
+        .find(unknown)
+    {
+        return Err(Error::bug(format!(
+            "rows have a column that bronze lacks: {extra}"
+        )));
+    }
+    let time = |micros| -> ArrayRef {
+        Arc::new(TimestampMicrosecondArray::from_value(micros, count).with_timezone("UTC"))
+    };
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    let mut fields = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        let column: ArrayRef = match field.name().as_str() {
+            FILE_PATH => Arc::new(StringArray::new_repeated(&file.path, count)),
+            FILE_ROW => Arc::new(Int64Array::from(file.file_rows.clone())),
+            FILE_MODIFIED_AT => time(file.modified_at),
+            BATCH_ID => Arc::new(Int64Array::from_value(batch.0, count)),
+            LOADED_AT => time(loaded_at),
+            name => file
+                .rows
+                .column_by_name(name)
+                .cloned()
+                .ok_or_else(|| Error::bug(format!("rows lack a column of bronze: {name}")))?,
+        };
+        fields.push(Field::new(field.name(), column.data_type().clone(), true));
+        columns.push(column);
+    }
+    // The types are checked against the table when the rows are written.
+    Ok(RecordBatch::try_new(
+        Arc::new(Schema::new(fields)),
+        columns,
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int64Type;
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    fn source(columns: &[(&str, DataType)]) -> TableSchema {
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|(name, kind)| Field::new(*name, kind.clone(), true))
+            .collect();
+        TableSchema {
+            columns: Arc::new(Schema::new(fields)),
+        }
+    }
+
+    fn one_column() -> TableSchema {
+        source(&[("id", DataType::Int64)])
+    }
+
+    fn file(path: &str, ids: std::ops::Range<i64>) -> LoadedFile {
+        let rescued: ArrayRef = Arc::new(StringArray::new_null(ids.clone().count()));
+        let file_rows = (1..=ids.clone().count() as i64).collect();
+        let ids: ArrayRef = Arc::new(ids.collect::<Int64Array>());
+        let rows = RecordBatch::try_from_iter_with_nullable([
+            ("id", ids, true),
+            (RESCUED_DATA, rescued, true),
+        ]);
+        LoadedFile {
+            path: path.into(),
+            modified_at: 5_000_000,
+            rows: rows.unwrap(),
+            file_rows,
+        }
+    }
+
+    fn txn(batch: i64) -> AppTransaction {
+        AppTransaction {
+            app_id: "orders/1/bronze".into(),
+            version: batch,
+        }
+    }
+
+    async fn load(
+        bronze: &mut BronzeTable,
+        batch: i64,
+        files: &[LoadedFile],
+        replaced: &[&str],
+    ) -> Result<BronzeCommit> {
+        let replaced = replaced.iter().map(|path| (*path).to_owned()).collect();
+        let schema = bronze.source_schema();
+        let crash = CrashSwitch::default();
+        bronze
+            .append(
+                BatchId(batch),
+                txn(batch),
+                &schema,
+                files,
+                &replaced,
+                9_000_000,
+                &crash,
+            )
+            .await
+    }
+
+    async fn new_bronze(folder: &Path) -> BronzeTable {
+        BronzeTable::create(&folder.join("bronze"), &one_column(), &[])
+            .await
+            .unwrap()
+    }
+
+    /// Hash over (file, row, id, batch) of the rows of one landing file, and their number.
+    fn hash_of(bronze: &BronzeTable, path: &str) -> (u64, usize) {
+        let columns = [FILE_PATH, FILE_ROW, "id", BATCH_ID].map(str::to_owned);
+        let mut rows = Vec::new();
+        for file in bronze.table().files() {
+            for scanned in bronze.table().scan(file, &columns).unwrap() {
+                let batch = scanned.unwrap().rows;
+                let number = |column: usize, row: usize| {
+                    batch.column(column).as_primitive::<Int64Type>().value(row)
+                };
+                for row in 0..batch.num_rows() {
+                    if batch.column(0).as_string::<i32>().value(row) == path {
+                        rows.push((number(1, row), number(2, row), number(3, row)));
+                    }
+                }
+            }
+        }
+        rows.sort_unstable();
+        let mut hasher = DefaultHasher::new();
+        rows.hash(&mut hasher);
+        (hasher.finish(), rows.len())
+    }
+
+    #[tokio::test]
+    async fn batch_of_another_type_or_with_an_extra_column_is_refused_before_any_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bronze = new_bronze(folder.path()).await;
+        let rescued: ArrayRef = Arc::new(StringArray::new_null(1));
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["1"]));
+        let id: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let wrong = [
+            vec![("id", text.clone()), (RESCUED_DATA, rescued.clone())],
+            vec![
+                ("id", id.clone()),
+                ("extra", text),
+                (RESCUED_DATA, rescued.clone()),
+            ],
+            vec![("id", id.clone())],
+            vec![("id", id.clone()), (RESCUED_DATA, rescued), (BATCH_ID, id)],
+        ];
+        for columns in wrong {
+            let rows = RecordBatch::try_from_iter(columns).unwrap();
+            let bad = LoadedFile {
+                path: "a".into(),
+                modified_at: 0,
+                rows,
+                file_rows: vec![1],
+            };
+            assert!(load(&mut bronze, 1, &[bad], &[]).await.is_err());
+        }
+        let mut short = file("a", 0..2);
+        short.file_rows.pop();
+        assert!(load(&mut bronze, 1, &[short], &[]).await.is_err());
+        assert!(
+            load(&mut bronze, 1, &[file("a", 0..1), file("a", 1..2)], &[])
+                .await
+                .is_err()
+        );
+        let schema = source(&[("id", DataType::Utf8)]);
+        let crash = CrashSwitch::default();
+        let nothing = BTreeSet::new();
+        let refused = bronze
+            .append(
+                BatchId(1),
+                txn(1),
+                &schema,
+                &[file("a", 0..1)],
+                &nothing,
+                0,
+                &crash,
+            )
+            .await;
+        assert!(
+            refused
+                .unwrap_err()
+                .message()
+                .contains("column id of bronze is Int64")
+        );
+        let _ = load(&mut bronze, 1, &[file("a", 0..1)], &[]).await.unwrap();
+        let reopened = BronzeTable::open(&folder.path().join("bronze"))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (reopened.table().version(), reopened.table().row_count()),
+            (Version(1), 1)
+        );
+    }
+
+    #[tokio::test]
+    async fn same_batch_from_two_handles_is_there_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = new_bronze(folder.path()).await;
+        let mut second = BronzeTable::open(&folder.path().join("bronze"))
+            .await
+            .unwrap()
+            .unwrap();
+        let files = [file("a", 0..10)];
+        let done = load(&mut first, 1, &files, &[]).await.unwrap();
+        assert!(!done.already_applied);
+        let again = load(&mut second, 1, &files, &[]).await.unwrap();
+        assert!(again.already_applied);
+        assert_eq!(
+            (again.version, again.rows, &again.added),
+            (done.version, 10, &done.added)
+        );
+        assert!(
+            load(&mut first, 1, &files, &[])
+                .await
+                .unwrap()
+                .already_applied
+        );
+        assert_eq!(second.table().row_count(), 10);
+        assert_eq!(second.table().version(), Version(1));
+    }
+
+    #[tokio::test]
+    async fn foreign_commit_in_between_costs_a_retry_and_doubles_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ours = new_bronze(folder.path()).await;
+        let mut foreign = BronzeTable::open(&folder.path().join("bronze"))
+            .await
+            .unwrap()
+            .unwrap();
+        let _ = load(&mut ours, 1, &[file("a", 0..10), file("b", 10..20)], &[])
+            .await
+            .unwrap();
+        foreign.table_mut().reload().await.unwrap();
+        let other = AppTransaction {
+            app_id: "other".into(),
+            version: 1,
+        };
+        let schema = foreign.source_schema();
+        let _ = foreign
+            .append(
+                BatchId(9),
+                other,
+                &schema,
+                &[file("c", 20..30)],
+                &BTreeSet::new(),
+                0,
+                &CrashSwitch::default(),
+            )
+            .await
+            .unwrap();
+        let done = load(&mut ours, 2, &[file("a", 100..105)], &["a"])
+            .await
+            .unwrap();
+        assert_eq!(
+            (done.version, done.rows, done.rows_replaced),
+            (Version(3), 5, 10)
+        );
+        let counts = ours.counts_by_file().unwrap();
+        let rows: Vec<i64> = counts.values().map(|count| count.rows).collect();
+        assert_eq!(rows, [5, 10, 10]);
+    }
+
+    #[tokio::test]
+    async fn crash_before_the_log_entry_leaves_the_table_and_the_batch_can_come_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bronze = new_bronze(folder.path()).await;
+        let _ = load(&mut bronze, 1, &[file("a", 0..10)], &[])
+            .await
+            .unwrap();
+        let before = hash_of(&bronze, "a");
+        let schema = bronze.source_schema();
+        let replaced = BTreeSet::from(["a".to_owned()]);
+        let crash = CrashSwitch::stop_at(0);
+        let files = [file("a", 50..53)];
+        let stopped = bronze
+            .append(BatchId(2), txn(2), &schema, &files, &replaced, 0, &crash)
+            .await;
+        assert!(stopped.is_err());
+        assert_eq!(crash.reached(), [CrashPoint::BeforeBronzeCommit]);
+        let mut bronze = BronzeTable::open(&folder.path().join("bronze"))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (bronze.table().version(), hash_of(&bronze, "a")),
+            (Version(1), before)
+        );
+        let _ = load(&mut bronze, 2, &files, &["a"]).await.unwrap();
+        assert_eq!(hash_of(&bronze, "a").1, 3);
+    }
+
+    #[tokio::test]
+    async fn replacement_keeps_the_rows_of_other_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bronze = new_bronze(folder.path()).await;
+        let _ = load(
+            &mut bronze,
+            1,
+            &[file("a", 0..10_000), file("b", 0..20_000), file("c", 0..5)],
+            &[],
+        )
+        .await
+        .unwrap();
+        let _ = load(&mut bronze, 2, &[file("d", 0..7)], &[]).await.unwrap();
+        let others = ["a", "c", "d"].map(|path| hash_of(&bronze, path));
+        let done = load(&mut bronze, 3, &[file("b", 7..9)], &["b", "absent"])
+            .await
+            .unwrap();
+        assert_eq!(
+            (done.rows, done.rows_replaced, done.removed.len()),
+            (2, 20_000, 1)
+        );
+        assert_eq!(["a", "c", "d"].map(|path| hash_of(&bronze, path)), others);
+        assert_eq!(hash_of(&bronze, "b").1, 2);
+        let files = bronze.files_of_version(done.version).await.unwrap();
+        assert_eq!(
+            (files.added.len(), files.copied.len(), files.removed.len()),
+            (1, 1, 1)
+        );
+        assert_eq!(files.added[0].path, done.added[0]);
+        let counts = bronze.counts_by_file().unwrap();
+        assert_eq!(
+            counts["b"],
+            FileCount {
+                rows: 2,
+                batch: BatchId(3),
+                modified_at: 5_000_000
+            }
+        );
+        assert_eq!(bronze.last_batch().unwrap(), Some(BatchId(3)));
+    }
+
+    #[tokio::test]
+    async fn replacement_by_nothing_takes_all_rows_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bronze = new_bronze(folder.path()).await;
+        let _ = load(&mut bronze, 1, &[file("a", 0..10)], &[])
+            .await
+            .unwrap();
+        let done = load(&mut bronze, 2, &[], &["a"]).await.unwrap();
+        assert_eq!((done.rows_replaced, bronze.table().row_count()), (10, 0));
+        assert_eq!(
+            (
+                bronze.last_batch().unwrap(),
+                bronze.table().transaction(&txn(2).app_id)
+            ),
+            (None, Some(2))
+        );
+    }
+
+    #[tokio::test]
+    async fn new_column_comes_with_the_batch_and_behind_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bronze = new_bronze(folder.path()).await;
+        let _ = load(&mut bronze, 1, &[file("a", 0..3)], &[]).await.unwrap();
+        let wider = source(&[("id", DataType::Int64), ("note", DataType::Utf8)]);
+        let rows = RecordBatch::try_from_iter([
+            ("id", Arc::new(Int64Array::from(vec![7])) as ArrayRef),
+            ("note", Arc::new(StringArray::from(vec!["x"])) as ArrayRef),
+            (RESCUED_DATA, Arc::new(StringArray::new_null(1)) as ArrayRef),
+        ]);
+        let new = LoadedFile {
+            path: "b".into(),
+            modified_at: 0,
+            rows: rows.unwrap(),
+            file_rows: vec![1],
+        };
+        let crash = CrashSwitch::default();
+        let replaced = BTreeSet::from(["a".to_owned()]);
+        let _ = bronze
+            .append(
+                BatchId(2),
+                txn(2),
+                &wider,
+                &[new, file_with_note("a")],
+                &replaced,
+                0,
+                &crash,
+            )
+            .await
+            .unwrap();
+        assert_eq!(bronze.source_schema(), wider);
+        let reopened = BronzeTable::open(&folder.path().join("bronze"))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(reopened.source_schema(), wider);
+        assert_eq!(reopened.table().row_count(), 2);
+    }
+
+    fn file_with_note(path: &str) -> LoadedFile {
+        let rows = RecordBatch::try_from_iter([
+            ("id", Arc::new(Int64Array::from(vec![1])) as ArrayRef),
+            ("note", Arc::new(StringArray::new_null(1)) as ArrayRef),
+            (RESCUED_DATA, Arc::new(StringArray::new_null(1)) as ArrayRef),
+        ]);
+        LoadedFile {
+            path: path.into(),
+            modified_at: 0,
+            rows: rows.unwrap(),
+            file_rows: vec![1],
+        }
+    }
+
+    #[tokio::test]
+    async fn foreign_tables_and_reserved_names_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let clash = source(&[("_FILE_path", DataType::Utf8)]);
+        assert!(
+            BronzeTable::create(&folder.path().join("clash"), &clash, &[])
+                .await
+                .is_err()
+        );
+        let path = folder.path().join("other");
+        let spec = TableSpec {
+            schema: one_column().columns,
+            partition_by: vec![],
+            change_data_feed: false,
+            deletion_vectors: false,
+            name: None,
+            description: None,
+            properties: BTreeMap::new(),
+        };
+        Table::create(&path, &spec).await.unwrap();
+        let error = BronzeTable::open(&path).await.unwrap_err();
+        assert!(error.message().contains("no bronze table"), "{error}");
     }
 }

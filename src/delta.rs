@@ -5,6 +5,7 @@
 //! after everything that it names is synced to disk; if the version is taken, nothing is rebased: the caller reloads and
 //! recomputes. What rows mean is left to bronze, quarantine and silver.
 
+mod append;
 mod commit;
 mod deletion_vector;
 mod durable_store;
@@ -16,6 +17,10 @@ mod state;
 mod stats;
 mod write;
 
+pub use append::{
+    Append, AppendCommit, FileCount, VersionFiles, append_once, counts_by_file, files_of_version,
+    last_batch,
+};
 pub use commit::{AppTransaction, CommitOutcome, Operation, TableCommit};
 pub use log::{TailRepair, repair_tail};
 pub use maintain::{CompactLimits, CompactReport, VacuumReport, compact, vacuum};
@@ -23,6 +28,7 @@ pub use read::{FileScan, ScannedRows};
 pub use state::DataFile;
 pub use stats::{ColumnRange, StatValue};
 pub use write::RowWriter;
+pub(crate) use write::same_shape;
 
 use crate::change::Version;
 use crate::clock::{Clock, SystemClock};

@@ -158,7 +158,8 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
         .map_err(|error| Error::bug(format!("rows do not fit the table: {error}")))
 }
 
-fn same_shape(a: &DataType, b: &DataType) -> bool {
+/// Equal but for the inner names of lists and maps.
+pub(crate) fn same_shape(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
         (DataType::List(a), DataType::List(b)) => same_shape(a.data_type(), b.data_type()),
         (DataType::Map(a, _), DataType::Map(b, _)) => match (a.data_type(), b.data_type()) {
