@@ -2,6 +2,18 @@
 //!
 //! What is typed (a settings file, flags) becomes [`Settings`] before anything in the world is touched.
 
+mod check;
+mod file;
+mod keys;
+mod load;
+mod reader;
+mod rules;
+mod unsupported;
+mod value;
+
+pub use keys::{SETTING_KEYS, SettingKey};
+pub use load::{FlagValue, Request};
+
 use std::path::PathBuf;
 use std::time::Duration;
 

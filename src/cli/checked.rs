@@ -1,0 +1,316 @@
+//! Commands ready to run: validated settings beside the arguments that are left.
+
+use super::{
+    Cli, Command, FileStateName, Global, JsonFlag, JsonMode, LayerName, RebuildTarget, RowFormat,
+    RowsFlag, flags::SettingFlags,
+};
+use chrono::{DateTime, NaiveDateTime, Utc};
+use landfall::change::Version;
+use landfall::error::{Error, Result};
+use landfall::feed::{ChangePoint, ChangeRange};
+use landfall::query::{Layer, ShowRequest};
+use landfall::settings::{PipelineSettings, Request, Settings};
+
+/// One command with everything it needs.
+#[derive(Debug)]
+pub enum Checked {
+    Run(Run),
+    Status(Status),
+    Files(Files),
+    Plan(Plan),
+    Reset(Reset),
+    Rebuild(Rebuild),
+    Verify(Verify),
+    Quarantine(Quarantine),
+    Changes(Changes),
+    Show(Show),
+    Sql(Sql),
+    Maintain(Maintain),
+    Schema(Schema),
+}
+
+/// `run`.
+#[derive(Debug)]
+pub struct Run {
+    pub settings: Settings,
+    pub available_now: bool,
+    pub max_batches: Option<u64>,
+}
+
+/// `status`.
+#[derive(Debug)]
+pub struct Status {
+    pub settings: Settings,
+    pub json: Option<JsonMode>,
+}
+
+/// `files`.
+#[derive(Debug)]
+pub struct Files {
+    pub pipeline: PipelineSettings,
+    pub state: Option<FileStateName>,
+    pub json: Option<JsonMode>,
+}
+
+/// `plan`.
+#[derive(Debug)]
+pub struct Plan {
+    pub settings: Settings,
+    pub json: Option<JsonMode>,
+}
+
+/// `reset`.
+#[derive(Debug)]
+pub struct Reset {
+    pub pipeline: PipelineSettings,
+    pub which: ResetWhich,
+    pub dry_run: bool,
+    /// The caller asks first unless this is set.
+    pub yes: bool,
+}
+
+/// Which files `reset` forgets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResetWhich {
+    Files(String),
+    Failed,
+    All,
+}
+
+/// `rebuild`.
+#[derive(Debug)]
+pub struct Rebuild {
+    pub pipeline: PipelineSettings,
+    pub what: RebuildTarget,
+    pub yes: bool,
+}
+
+/// `verify`.
+#[derive(Debug)]
+pub struct Verify {
+    pub pipeline: PipelineSettings,
+    pub json: Option<JsonMode>,
+}
+
+/// `quarantine`.
+#[derive(Debug)]
+pub struct Quarantine {
+    pub pipeline: PipelineSettings,
+    pub json: Option<JsonMode>,
+    pub retry: bool,
+}
+
+/// `changes`.
+#[derive(Debug)]
+pub struct Changes {
+    pub pipeline: PipelineSettings,
+    pub range: ChangeRange,
+    pub format: RowFormat,
+}
+
+/// `show`.
+#[derive(Debug)]
+pub struct Show {
+    pub pipeline: PipelineSettings,
+    pub request: ShowRequest,
+    pub format: RowFormat,
+}
+
+/// `sql`.
+#[derive(Debug)]
+pub struct Sql {
+    pub settings: Settings,
+    pub statement: String,
+    pub format: RowFormat,
+}
+
+/// `maintain`.
+#[derive(Debug)]
+pub struct Maintain {
+    pub settings: Settings,
+    pub vacuum: bool,
+}
+
+/// `schema`.
+#[derive(Debug)]
+pub struct Schema {
+    pub pipeline: PipelineSettings,
+    pub json: Option<JsonMode>,
+}
+
+impl Cli {
+    /// Loads the settings and checks the arguments.
+    pub fn check(self) -> Result<Checked> {
+        let global = self.global;
+        Ok(match self.command {
+            Command::Run(args) => Checked::Run(Run {
+                settings: load(&global, args.pipelines, args.settings.0)?,
+                available_now: args.available_now,
+                max_batches: args.max_batches,
+            }),
+            Command::Status(args) => Checked::Status(Status {
+                settings: load(&global, args.pipelines, args.settings.0)?,
+                json: args.json.json,
+            }),
+            Command::Files(args) => Checked::Files(Files {
+                pipeline: load_one(&global, args.pipeline, args.settings.0)?,
+                state: args.state,
+                json: args.json.json,
+            }),
+            Command::Plan(args) => Checked::Plan(Plan {
+                settings: load(&global, args.pipelines, args.settings.0)?,
+                json: args.json.json,
+            }),
+            Command::Reset(args) => Checked::Reset(Reset {
+                which: match args.files {
+                    Some(glob) => ResetWhich::Files(glob),
+                    None if args.failed => ResetWhich::Failed,
+                    None => ResetWhich::All,
+                },
+                pipeline: load_one(&global, args.pipeline, args.settings.0)?,
+                dry_run: args.dry_run,
+                yes: args.yes,
+            }),
+            Command::Rebuild(args) => Checked::Rebuild(Rebuild {
+                pipeline: load_one(&global, args.pipeline, args.settings.0)?,
+                what: args.what,
+                yes: args.yes,
+            }),
+            Command::Verify(args) => Checked::Verify(Verify {
+                pipeline: load_one(&global, args.pipeline, args.settings.0)?,
+                json: args.json.json,
+            }),
+            Command::Quarantine(args) => Checked::Quarantine(Quarantine {
+                pipeline: load_one(&global, args.pipeline, args.settings.0)?,
+                json: args.json.json,
+                retry: args.retry,
+            }),
+            Command::Changes(args) => Checked::Changes(check_changes(&global, args)?),
+            Command::Show(args) => Checked::Show(check_show(&global, args)?),
+            Command::Sql(args) => Checked::Sql(Sql {
+                settings: load(&global, Vec::new(), args.settings.0)?,
+                statement: args.statement,
+                format: row_format(args.rows),
+            }),
+            Command::Explain(_) => {
+                return Err(Error::settings("the command explain is not supported yet"));
+            }
+            Command::Init(_) => {
+                return Err(Error::settings("the command init is not supported yet"));
+            }
+            Command::Maintain(args) => Checked::Maintain(Maintain {
+                settings: load(&global, args.pipelines, args.settings.0)?,
+                vacuum: args.vacuum,
+            }),
+            Command::Schema(args) => Checked::Schema(Schema {
+                pipeline: load_one(&global, args.pipeline, args.settings.0)?,
+                json: args.json.json,
+            }),
+        })
+    }
+}
+
+fn load(global: &Global, pipelines: Vec<String>, flags: SettingFlags) -> Result<Settings> {
+    let folder = std::env::current_dir().map_err(|error| {
+        Error::unavailable(format!("the working folder cannot be read: {error}"))
+    })?;
+    Settings::load(&Request {
+        config: global.config.clone(),
+        folder,
+        pipelines,
+        name: flags.name,
+        flags: flags.values,
+        environment: &|name| std::env::var(name).ok(),
+    })
+}
+
+fn load_one(global: &Global, pipeline: String, flags: SettingFlags) -> Result<PipelineSettings> {
+    let settings = load(global, vec![pipeline.clone()], flags)?;
+    settings.pipeline(&pipeline).cloned()
+}
+
+fn check_changes(global: &Global, args: super::ChangesArgs) -> Result<Changes> {
+    let from = change_point("--from-timestamp", args.from_version, args.from_timestamp)?
+        .ok_or_else(|| Error::settings("changes needs --from-version or --from-timestamp"))?;
+    let to = change_point("--to-timestamp", args.to_version, args.to_timestamp)?;
+    Ok(Changes {
+        range: ChangeRange { from, to },
+        pipeline: load_one(global, args.pipeline, args.settings.0)?,
+        format: row_format(args.rows),
+    })
+}
+
+fn change_point(
+    flag: &str,
+    number: Option<u64>,
+    time: Option<String>,
+) -> Result<Option<ChangePoint>> {
+    match (number, time) {
+        (Some(number), _) => Ok(Some(ChangePoint::Version(version(number)?))),
+        (None, Some(text)) => Ok(Some(ChangePoint::Timestamp(timestamp(flag, &text)?))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn check_show(global: &Global, args: super::ShowArgs) -> Result<Show> {
+    let pipeline = load_one(global, args.pipeline, args.settings.0)?;
+    let layer = match args.layer {
+        Some(LayerName::Bronze) => Layer::Bronze,
+        Some(LayerName::Silver) => Layer::Silver,
+        Some(LayerName::Quarantine) => Layer::Quarantine,
+        None if pipeline.silver.is_some() => Layer::Silver,
+        None => Layer::Bronze,
+    };
+    Ok(Show {
+        request: ShowRequest {
+            layer,
+            limit: args.limit,
+            include_deleted: args.include_deleted,
+            version: args.version.map(version).transpose()?,
+        },
+        pipeline,
+        format: row_format(args.rows),
+    })
+}
+
+fn row_format(flag: RowsFlag) -> RowFormat {
+    match (flag.format, flag.json) {
+        (Some(format), _) => format,
+        (
+            None,
+            JsonFlag {
+                json: Some(JsonMode::Document),
+            },
+        ) => RowFormat::Json,
+        (
+            None,
+            JsonFlag {
+                json: Some(JsonMode::Lines),
+            },
+        ) => RowFormat::Jsonl,
+        (None, JsonFlag { json: None }) => RowFormat::Table,
+    }
+}
+
+fn version(number: u64) -> Result<Version> {
+    i64::try_from(number)
+        .map(Version)
+        .map_err(|_| Error::settings(format!("no table has a version {number}")))
+}
+
+/// ISO 8601 with an offset, or UTC without one; a date alone is its first moment.
+fn timestamp(flag: &str, text: &str) -> Result<DateTime<Utc>> {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Ok(time.with_timezone(&Utc));
+    }
+    let midnight = format!("{text}T00:00:00");
+    for candidate in [text, midnight.as_str()] {
+        for format in ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"] {
+            if let Ok(time) = NaiveDateTime::parse_from_str(candidate, format) {
+                return Ok(time.and_utc());
+            }
+        }
+    }
+    Err(Error::settings(format!("{flag} is not a time: {text}"))
+        .hint("write it as 2026-01-31T12:00:00Z"))
+}
