@@ -1,1 +1,340 @@
-//! Filled in next.
+//! From the values of one pipeline to [`PipelineSettings`]: types, closed sets and defaults.
+//!
+//! Every default has its name here. What several settings say together is left to `rules`.
+
+use super::reader::Reader;
+use super::value;
+use super::*;
+
+const MAX_FILES_PER_TRIGGER: usize = 1000;
+const MAX_BYTES_PER_TRIGGER: u64 = 1 << 30;
+const LISTING_INTERVAL: Duration = Duration::from_secs(30);
+const SETTLE: Duration = Duration::from_millis(500);
+const UNLIMITED: &str = "unlimited";
+
+/// Reads all settings of a pipeline; `None` when one without a default is missing.
+pub(super) fn pipeline(reader: &mut Reader<'_>) -> Option<PipelineSettings> {
+    let checkpoint = required_path(reader, "checkpoint");
+    let source = source(reader);
+    let bronze = bronze(reader);
+    let wants_silver = reader.has_table("silver");
+    let silver = silver(reader);
+    if wants_silver && silver.is_none() {
+        return None;
+    }
+    Some(PipelineSettings {
+        name: reader.pipeline.to_string(),
+        checkpoint: checkpoint?,
+        source: source?,
+        bronze: bronze?,
+        silver,
+    })
+}
+
+fn required_path(reader: &mut Reader<'_>, key: &str) -> Option<PathBuf> {
+    if !reader.has(key) {
+        reader.missing(key, "");
+    }
+    reader.path(key)
+}
+
+fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
+    let path = required_path(reader, "source.path");
+    reader.choice("source.envelope", &[("none", ())], ());
+    let settings = SourceSettings {
+        path: path.clone().unwrap_or_default(),
+        format: reader.choice("source.format", FORMATS, Format::Auto),
+        path_glob_filter: glob(reader),
+        schema_hints: reader.text("source.schema_hints").unwrap_or_default(),
+        infer_column_types: reader.boolean("source.infer_column_types", true),
+        schema_evolution_mode: reader.choice(
+            "source.schema_evolution_mode",
+            SCHEMA_EVOLUTION_MODES,
+            SchemaEvolutionMode::AddNewColumns,
+        ),
+        on_bad_record: reader.choice(
+            "source.on_bad_record",
+            &[
+                ("quarantine", OnBadRecord::Quarantine),
+                ("fail_file", OnBadRecord::FailFile),
+                ("stop", OnBadRecord::Stop),
+            ],
+            OnBadRecord::Quarantine,
+        ),
+        on_type_mismatch: reader.choice(
+            "source.on_type_mismatch",
+            &[
+                ("quarantine", OnTypeMismatch::Quarantine),
+                ("rescue", OnTypeMismatch::Rescue),
+            ],
+            OnTypeMismatch::Quarantine,
+        ),
+        max_bad_records: reader.parsed(
+            "source.max_bad_records",
+            None,
+            "a whole number or unlimited",
+            |text| unlimited_or(text, value::count),
+        ),
+        max_bad_percent: reader.parsed(
+            "source.max_bad_percent",
+            None,
+            "a share from 0 to 100 or unlimited",
+            |text| unlimited_or(text, value::percent),
+        ),
+        include_existing_files: reader.boolean("source.include_existing_files", true),
+        allow_overwrites: reader.choice(
+            "source.allow_overwrites",
+            &[
+                ("park", AllowOverwrites::Park),
+                ("ignore", AllowOverwrites::Ignore),
+                ("replace", AllowOverwrites::Replace),
+            ],
+            AllowOverwrites::Park,
+        ),
+        duplicate_content: reader.choice(
+            "source.duplicate_content",
+            &[
+                ("load", DuplicateContent::Load),
+                ("skip", DuplicateContent::Skip),
+            ],
+            DuplicateContent::Load,
+        ),
+        max_files_per_trigger: reader.parsed(
+            "source.max_files_per_trigger",
+            MAX_FILES_PER_TRIGGER,
+            "a whole number from 1",
+            |text| {
+                value::count(text)
+                    .and_then(|count| usize::try_from(count).ok())
+                    .filter(|count| *count > 0)
+            },
+        ),
+        max_bytes_per_trigger: reader.parsed(
+            "source.max_bytes_per_trigger",
+            MAX_BYTES_PER_TRIGGER,
+            "a size from 1 byte such as 64MB or 1 GiB",
+            |text| value::size(text).filter(|bytes| *bytes > 0),
+        ),
+        discovery: reader.choice(
+            "source.discovery",
+            &[("auto", Discovery::Auto), ("list", Discovery::List)],
+            Discovery::Auto,
+        ),
+        listing_interval: listing_interval(reader),
+        settle: reader.duration("source.settle", SETTLE),
+        clean_source: clean_source(reader),
+        absent_columns: reader.choice(
+            "source.absent_columns",
+            &[("null", AbsentColumns::Null)],
+            AbsentColumns::Null,
+        ),
+        unavailable_value: reader
+            .text("source.unavailable_value")
+            .filter(|text| !text.is_empty()),
+        csv: csv(reader),
+        json: JsonSettings {
+            timestamp_format: time_format(reader, "source.json.timestamp_format"),
+            date_format: time_format(reader, "source.json.date_format"),
+        },
+    };
+    path.map(|_| settings)
+}
+
+const FORMATS: &[(&str, Format)] = &[
+    ("json", Format::Json),
+    ("csv", Format::Csv),
+    ("parquet", Format::Parquet),
+    ("auto", Format::Auto),
+];
+
+const SCHEMA_EVOLUTION_MODES: &[(&str, SchemaEvolutionMode)] = &[
+    ("add_new_columns", SchemaEvolutionMode::AddNewColumns),
+    ("rescue", SchemaEvolutionMode::Rescue),
+    ("fail_on_new_columns", SchemaEvolutionMode::FailOnNewColumns),
+    ("none", SchemaEvolutionMode::None),
+];
+
+fn unlimited_or<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
+    if text == UNLIMITED {
+        Some(None)
+    } else {
+        read(text).map(Some)
+    }
+}
+
+fn glob(reader: &mut Reader<'_>) -> Option<String> {
+    reader.parsed(
+        "source.path_glob_filter",
+        None,
+        "a glob pattern such as *.jsonl",
+        |text| {
+            let valid = !text.is_empty() && glob::Pattern::new(text).is_ok();
+            valid.then(|| Some(text.to_string()))
+        },
+    )
+}
+
+fn listing_interval(reader: &mut Reader<'_>) -> Duration {
+    let interval = reader.duration("source.listing_interval", LISTING_INTERVAL);
+    if interval.is_zero() {
+        reader.wrong("source.listing_interval", "longer than 0");
+    }
+    interval
+}
+
+fn clean_source(reader: &mut Reader<'_>) -> CleanSource {
+    const KEY: &str = "source.clean_source";
+    const DESTINATION: &str = "source.clean_source_move_destination";
+    let destination = reader.path(DESTINATION);
+    let words = [
+        ("off", CleanSourceWord::Off),
+        ("move", CleanSourceWord::Move),
+        ("delete", CleanSourceWord::Delete),
+    ];
+    match (
+        reader.choice(KEY, &words, CleanSourceWord::Off),
+        destination,
+    ) {
+        (CleanSourceWord::Off, None) => CleanSource::Off,
+        (CleanSourceWord::Delete, None) => CleanSource::Delete,
+        (CleanSourceWord::Move, Some(folder)) => CleanSource::Move(folder),
+        (CleanSourceWord::Move, None) => {
+            reader.missing(DESTINATION, ", which clean_source = \"move\" needs");
+            CleanSource::Off
+        }
+        (CleanSourceWord::Off | CleanSourceWord::Delete, Some(_)) => {
+            let name = reader.name(DESTINATION);
+            reader.refuse(DESTINATION, format!("{name} needs clean_source = \"move\""));
+            CleanSource::Off
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum CleanSourceWord {
+    Off,
+    Move,
+    Delete,
+}
+
+fn csv(reader: &mut Reader<'_>) -> CsvSettings {
+    let default = CsvSettings::default();
+    let delimiter = dialect(reader, "source.csv.delimiter", Some(default.delimiter));
+    if delimiter.is_none() {
+        reader.wrong("source.csv.delimiter", "one character");
+    }
+    CsvSettings {
+        delimiter: delimiter.unwrap_or(default.delimiter),
+        header: reader.boolean("source.csv.header", default.header),
+        quote: dialect(reader, "source.csv.quote", default.quote),
+        escape: dialect(reader, "source.csv.escape", default.escape),
+        null_value: reader
+            .text("source.csv.null_value")
+            .filter(|text| !text.is_empty()),
+        multi_line: reader.boolean("source.csv.multi_line", default.multi_line),
+        comment: dialect(reader, "source.csv.comment", default.comment),
+        date_format: time_format(reader, "source.csv.date_format"),
+        timestamp_format: time_format(reader, "source.csv.timestamp_format"),
+    }
+}
+
+fn dialect(reader: &mut Reader<'_>, key: &str, default: Option<u8>) -> Option<u8> {
+    reader.parsed(key, default, "one ASCII character", value::dialect_byte)
+}
+
+fn time_format(reader: &mut Reader<'_>, key: &str) -> Option<String> {
+    reader.parsed(key, None, "a format such as %Y-%m-%d", |text| {
+        let known = |item| !matches!(item, chrono::format::Item::Error);
+        let valid = !text.is_empty() && chrono::format::StrftimeItems::new(text).all(known);
+        valid.then(|| Some(text.to_string()))
+    })
+}
+
+fn bronze(reader: &mut Reader<'_>) -> Option<BronzeSettings> {
+    let path = required_path(reader, "bronze.path");
+    let partition_by = reader.list("bronze.partition_by");
+    Some(BronzeSettings {
+        path: path?,
+        partition_by,
+    })
+}
+
+fn silver(reader: &mut Reader<'_>) -> Option<SilverSettings> {
+    if !reader.has_table("silver") {
+        return None;
+    }
+    let path = required_path(reader, "silver.path");
+    let keys = required_list(reader, "silver.keys");
+    let sequence_by = required_list(reader, "silver.sequence_by");
+    reader.choice("silver.stored_as_scd_type", &[("1", ())], ());
+    let settings = SilverSettings {
+        path: path.clone().unwrap_or_default(),
+        keys: keys.clone(),
+        sequence_by: sequence_by.clone(),
+        events: events(reader),
+        columns: columns(reader),
+        ignore_null_updates: ignore_null_updates(reader),
+        deletes: reader.choice("silver.deletes", &[("soft", Deletes::Soft)], Deletes::Soft),
+        write_mode: reader.choice(
+            "silver.write_mode",
+            &[
+                ("merge_on_read", WriteMode::MergeOnRead),
+                ("copy_on_write", WriteMode::CopyOnWrite),
+            ],
+            WriteMode::MergeOnRead,
+        ),
+        partition_by: reader.list("silver.partition_by"),
+        change_data_feed: reader.boolean("silver.change_data_feed", true),
+    };
+    let complete = path.is_some() && !keys.is_empty() && !sequence_by.is_empty();
+    complete.then_some(settings)
+}
+
+fn required_list(reader: &mut Reader<'_>, key: &str) -> Vec<String> {
+    let list = reader.list(key);
+    if !reader.has(key) {
+        reader.missing(key, ", which silver needs");
+    } else if list.is_empty() {
+        reader.wrong(key, "a list of at least one column");
+    }
+    list
+}
+
+fn events(reader: &mut Reader<'_>) -> EventRules {
+    let deletes = reader
+        .text("silver.apply_as_deletes")
+        .filter(|text| !text.trim().is_empty());
+    if !reader.has_table("silver.operations") {
+        return EventRules::Predicates { deletes };
+    }
+    let column = reader
+        .text("silver.operations.column")
+        .filter(|text| !text.is_empty());
+    if column.is_none() {
+        reader.missing("silver.operations.column", ", which operations needs");
+    }
+    EventRules::Operations {
+        column: column.unwrap_or_default(),
+        upsert: reader.list("silver.operations.upsert"),
+        delete: reader.list("silver.operations.delete"),
+        skip: reader.list("silver.operations.skip"),
+    }
+}
+
+fn columns(reader: &mut Reader<'_>) -> ColumnSelection {
+    if reader.has("silver.column_list") {
+        ColumnSelection::Only(reader.list("silver.column_list"))
+    } else {
+        ColumnSelection::AllExcept(reader.list("silver.except_column_list"))
+    }
+}
+
+fn ignore_null_updates(reader: &mut Reader<'_>) -> IgnoreNullUpdates {
+    let list = reader.list("silver.ignore_null_updates");
+    match list.as_slice() {
+        [] => IgnoreNullUpdates::Never,
+        [word] if word == "true" => IgnoreNullUpdates::All,
+        [word] if word == "false" => IgnoreNullUpdates::Never,
+        _ => IgnoreNullUpdates::Columns(list),
+    }
+}

@@ -1,1 +1,304 @@
-//! Filled in next.
+//! What settings must not say together, in one pipeline and between pipelines.
+//!
+//! Paths are compared as the places they lead to, so that two spellings of one table are one table.
+
+use super::reader::{Problems, Reader};
+use super::*;
+use crate::change;
+use std::path::Path;
+
+/// Names that the loader, silver or the change feed gives to columns of its own.
+const RESERVED: &[&str] = &[
+    change::RESCUED_DATA,
+    change::FILE_PATH,
+    change::FILE_ROW,
+    change::FILE_MODIFIED_AT,
+    change::BATCH_ID,
+    change::LOADED_AT,
+    change::DELETED,
+    "__START_AT",
+    "__END_AT",
+    "_change_type",
+    "_commit_version",
+    "_commit_timestamp",
+];
+
+/// Checks one pipeline.
+pub(super) fn check_pipeline(reader: &mut Reader<'_>, pipeline: &PipelineSettings) {
+    columns_are_distinct(reader, "bronze.partition_by", &pipeline.bronze.partition_by);
+    csv_dialect(reader, &pipeline.source.csv);
+    if pipeline.silver.is_some() {
+        silver(reader);
+    }
+    places(reader, pipeline);
+}
+
+/// Checks what holds for silver even where something else of the pipeline is missing.
+fn silver(reader: &mut Reader<'_>) {
+    for key in [
+        "silver.keys",
+        "silver.sequence_by",
+        "silver.partition_by",
+        "silver.column_list",
+    ] {
+        let list = reader.list(key);
+        columns_are_distinct(reader, key, &list);
+    }
+    let keys = reader.list("silver.keys");
+    refuse_shared(reader, "silver.sequence_by", "silver.keys", &keys);
+    refuse_shared(reader, "silver.except_column_list", "silver.keys", &keys);
+    let excepted = reader.list("silver.except_column_list");
+    refuse_shared(
+        reader,
+        "silver.partition_by",
+        "silver.except_column_list",
+        &excepted,
+    );
+    refuse_both(reader, "silver.column_list", "silver.except_column_list");
+    event_rules(reader);
+}
+
+/// No column twice and none of the loader's own.
+fn columns_are_distinct(reader: &mut Reader<'_>, key: &str, columns: &[String]) {
+    let name = reader.name(key);
+    for (index, column) in columns.iter().enumerate() {
+        if column.is_empty() {
+            reader.refuse(key, format!("{name} names a column without a name"));
+        } else if RESERVED
+            .iter()
+            .any(|reserved| reserved.eq_ignore_ascii_case(column))
+        {
+            reader.refuse(
+                key,
+                format!("{name} names a column that the loader adds itself: {column}"),
+            );
+        } else if contains(&columns[..index], column) {
+            reader.refuse(key, format!("{name} names a column twice: {column}"));
+        }
+    }
+}
+
+fn refuse_shared(reader: &mut Reader<'_>, key: &str, other: &str, others: &[String]) {
+    for column in reader.list(key) {
+        if contains(others, &column) {
+            let message = format!(
+                "{} and {} share a column: {column}",
+                reader.name(key),
+                reader.name(other)
+            );
+            reader.refuse(key, message);
+        }
+    }
+}
+
+/// Delta does not tell columns apart by case.
+fn contains(columns: &[String], column: &str) -> bool {
+    columns
+        .iter()
+        .any(|known| known.to_lowercase() == column.to_lowercase())
+}
+
+fn refuse_both(reader: &mut Reader<'_>, key: &str, other: &str) {
+    if reader.has(key) && reader.has(other) {
+        let message = format!(
+            "{} and {} exclude each other",
+            reader.name(key),
+            reader.name(other)
+        );
+        reader.refuse(key, message);
+    }
+}
+
+fn event_rules(reader: &mut Reader<'_>) {
+    const OPERATIONS: &str = "silver.operations";
+    if !reader.has_table(OPERATIONS) {
+        return;
+    }
+    if reader.has("silver.apply_as_deletes") {
+        let name = reader.name("silver.apply_as_deletes");
+        let message = format!("{name} and operations exclude each other");
+        reader.refuse("silver.apply_as_deletes", message);
+    }
+    let mut seen: Vec<(String, &str)> = Vec::new();
+    for list in ["upsert", "delete", "skip"] {
+        for value in reader.list(&format!("{OPERATIONS}.{list}")) {
+            if let Some((_, first)) = seen.iter().find(|(known, _)| *known == value) {
+                let message = format!(
+                    "pipeline.{}.{OPERATIONS} has a value in {first} and in {list}: {value}",
+                    reader.pipeline
+                );
+                reader.refuse(&format!("{OPERATIONS}.{list}"), message);
+            }
+            seen.push((value, list));
+        }
+    }
+    if seen.is_empty() {
+        let message = format!(
+            "pipeline.{}.{OPERATIONS} must name at least one value",
+            reader.pipeline
+        );
+        reader.refuse("silver.operations.column", message);
+    }
+}
+
+fn csv_dialect(reader: &mut Reader<'_>, csv: &CsvSettings) {
+    let taken = [
+        ("source.csv.delimiter", Some(csv.delimiter)),
+        ("source.csv.quote", csv.quote),
+        ("source.csv.comment", csv.comment),
+    ];
+    for (index, (key, byte)) in taken.iter().enumerate() {
+        let clash = taken[..index]
+            .iter()
+            .find(|(_, other)| byte.is_some() && other == byte);
+        if let Some((other, _)) = clash {
+            let message = format!(
+                "{} and {} are the same character",
+                reader.name(key),
+                reader.name(other)
+            );
+            reader.refuse(key, message);
+        }
+    }
+    if csv.escape.is_some() && csv.escape == Some(csv.delimiter) {
+        let message = format!("{} is the delimiter", reader.name("source.csv.escape"));
+        reader.refuse("source.csv.escape", message);
+    }
+}
+
+/// No two of a pipeline's places may hold each other.
+fn places(reader: &mut Reader<'_>, pipeline: &PipelineSettings) {
+    let places = places_of(pipeline);
+    for (index, right) in places.iter().enumerate() {
+        for left in &places[..index] {
+            // Nothing of ours may stand in the landing folder, and no table in a table.
+            if let Some(how) = overlap(&left.path, &right.path) {
+                let name = reader.name(right.key);
+                let message = format!(
+                    "{name} {how} {}: {}",
+                    reader.name(left.key),
+                    right.path.display()
+                );
+                reader.refuse(right.key, message);
+            }
+        }
+    }
+}
+
+struct Place {
+    key: &'static str,
+    path: PathBuf,
+}
+
+fn places_of(pipeline: &PipelineSettings) -> Vec<Place> {
+    let mut places = vec![
+        Place {
+            key: "source.path",
+            path: resolved(&pipeline.source.path),
+        },
+        Place {
+            key: "bronze.path",
+            path: resolved(&pipeline.bronze.path),
+        },
+        Place {
+            key: "bronze.path",
+            path: resolved(&pipeline.bronze.quarantine_path()),
+        },
+    ];
+    if let Some(silver) = &pipeline.silver {
+        places.push(Place {
+            key: "silver.path",
+            path: resolved(&silver.path),
+        });
+    }
+    places.push(Place {
+        key: "checkpoint",
+        path: resolved(&pipeline.checkpoint),
+    });
+    if let CleanSource::Move(folder) = &pipeline.source.clean_source {
+        places.push(Place {
+            key: "source.clean_source_move_destination",
+            path: resolved(folder),
+        });
+    }
+    places
+}
+
+fn overlap(left: &Path, right: &Path) -> Option<&'static str> {
+    if left == right {
+        Some("is the same place as")
+    } else if right.starts_with(left) {
+        Some("lies inside")
+    } else if left.starts_with(right) {
+        Some("holds")
+    } else {
+        None
+    }
+}
+
+/// Two pipelines may share a landing folder and nothing else.
+pub(super) fn check_together(pipelines: &[PipelineSettings], problems: &mut Problems) {
+    for (index, right) in pipelines.iter().enumerate() {
+        for left in &pipelines[..index] {
+            for mine in places_of(right)
+                .iter()
+                .filter(|place| place.key != "source.path")
+            {
+                for theirs in places_of(left) {
+                    let Some(how) = overlap(&theirs.path, &mine.path) else {
+                        continue;
+                    };
+                    let place = mine.path.display();
+                    problems.add(
+                        None,
+                        format!(
+                            "pipeline.{}.{} {how} pipeline.{}.{}: {place}",
+                            right.name, mine.key, left.name, theirs.key
+                        ),
+                    );
+                }
+            }
+            sources_of_tables(left, right, problems);
+        }
+    }
+}
+
+/// A landing folder must not lie where another pipeline writes.
+fn sources_of_tables(left: &PipelineSettings, right: &PipelineSettings, problems: &mut Problems) {
+    let source = resolved(&right.source.path);
+    for theirs in places_of(left)
+        .iter()
+        .filter(|place| place.key != "source.path")
+    {
+        if let Some(how) = overlap(&theirs.path, &source) {
+            let place = source.display();
+            problems.add(
+                None,
+                format!(
+                    "pipeline.{}.source.path {how} pipeline.{}.{}: {place}",
+                    right.name, left.name, theirs.key
+                ),
+            );
+        }
+    }
+}
+
+/// Where a path leads: links of the part that exists followed, `.` and `..` of the rest taken out.
+fn resolved(path: &Path) -> PathBuf {
+    for ancestor in path.ancestors() {
+        let Ok(real) = ancestor.canonicalize() else {
+            continue;
+        };
+        let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));
+        return rest.components().fold(real, |mut folder, part| {
+            match part {
+                std::path::Component::ParentDir => {
+                    folder.pop();
+                }
+                part => folder.push(part),
+            }
+            folder
+        });
+    }
+    path.to_path_buf()
+}
