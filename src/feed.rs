@@ -3,10 +3,18 @@
 //! A range is checked against the table before anything is read, so a range that the feed cannot answer is an error
 //! that names the range it can answer, never an empty or a wrong result. How rows are printed is left to the caller.
 
+mod provider;
+mod range;
+
+pub(crate) use provider::changes_plan;
+
 use crate::change::Version;
 use crate::error::Result;
-use crate::query::Rows;
+use crate::query::{self, Rows};
 use chrono::{DateTime, Utc};
+use deltalake::datafusion::common::Column;
+use deltalake::datafusion::logical_expr::{Expr, case, lit};
+use deltalake::datafusion::prelude::DataFrame;
 use std::path::Path;
 
 /// One end of a range of commits.
@@ -27,10 +35,39 @@ pub struct ChangeRange {
     pub to: Option<ChangePoint>,
 }
 
+/// The kind of a change: `insert`, `update_preimage`, `update_postimage` or `delete`.
+pub const CHANGE_TYPE: &str = "_change_type";
+/// The commit of a change.
+pub const COMMIT_VERSION: &str = "_commit_version";
+/// When the commit was made.
+pub const COMMIT_TIMESTAMP: &str = "_commit_timestamp";
+
 /// The changes of the table at `path` in `range`, in the order of the commits and inside a commit by `order_by`.
 ///
-/// The columns are those of the table and `_change_type`, `_commit_version`, `_commit_timestamp`.
+/// The columns are those of the table and `_change_type`, `_commit_version`, `_commit_timestamp`. Two times between
+/// which no commit lies have no changes. Fails with the kind `Settings` when the feed does not hold the range.
 pub async fn changes(path: &Path, range: ChangeRange, order_by: &[String]) -> Result<Rows> {
-    let _ = (path, range, order_by);
-    todo!()
+    let table = query::open(path, None).await?;
+    range::check(&table, range).await?;
+    let session = query::session();
+    let frame = DataFrame::new(session.state(), changes_plan(&table, range)?);
+    let mut order = vec![column(COMMIT_VERSION).sort(true, false)];
+    order.extend(order_by.iter().map(|name| column(name).sort(true, false)));
+    order.push(change_order()?.sort(true, false));
+    let sorted = frame.sort(order).map_err(query::plan_error)?;
+    query::rows(sorted).await
+}
+
+fn column(name: &str) -> Expr {
+    Expr::Column(Column::from_name(name))
+}
+
+/// What went away before what came.
+fn change_order() -> Result<Expr> {
+    case(column(CHANGE_TYPE))
+        .when(lit("delete"), lit(0))
+        .when(lit("update_preimage"), lit(1))
+        .when(lit("update_postimage"), lit(2))
+        .otherwise(lit(3))
+        .map_err(query::plan_error)
 }
