@@ -369,3 +369,97 @@ pub struct SchemaArgs {
     #[command(flatten)]
     pub settings: LoadFlags,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("landfall").chain(line.split(' ')))
+    }
+
+    #[test]
+    fn definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn reset_needs_exactly_one_choice() {
+        assert_eq!(
+            parse("reset p").unwrap_err().kind(),
+            ErrorKind::MissingRequiredArgument
+        );
+        assert_eq!(
+            parse("reset p --all --failed").unwrap_err().kind(),
+            ErrorKind::ArgumentConflict
+        );
+        assert!(parse("reset p --files *.jsonl --dry-run").is_ok());
+    }
+
+    #[test]
+    fn changes_needs_a_start() {
+        assert_eq!(
+            parse("changes p").unwrap_err().kind(),
+            ErrorKind::MissingRequiredArgument
+        );
+        assert!(parse("changes p --from-version 1 --to-timestamp 2026-01-01 --format csv").is_ok());
+        assert!(parse("changes p --from-version -1").is_err());
+    }
+
+    #[test]
+    fn unknown_words_are_refused() {
+        for line in [
+            "load",
+            "run --nope",
+            "files p --state lost",
+            "show p gold",
+            "run --max-batches 0",
+            "rebuild p bronze",
+        ] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn json_takes_its_mode_only_with_an_equals_sign() {
+        let Command::Status(status) = parse("status --json orders").unwrap().command else {
+            unreachable!()
+        };
+        assert_eq!(
+            (status.json.json, status.pipelines),
+            (Some(JsonMode::Document), vec!["orders".to_string()])
+        );
+        let Command::Files(files) = parse("files orders --json=lines").unwrap().command else {
+            unreachable!()
+        };
+        assert_eq!(files.json.json, Some(JsonMode::Lines));
+    }
+
+    #[test]
+    fn settings_are_flags_of_their_own_name() {
+        let Command::Run(run) = parse("run --landing in --keys a,b --keys c --csv-null-value NA")
+            .unwrap()
+            .command
+        else {
+            unreachable!()
+        };
+        let given: Vec<(&str, &str)> = run
+            .settings
+            .0
+            .values
+            .iter()
+            .map(|value| (value.key, value.text.as_str()))
+            .collect();
+        assert_eq!(
+            given,
+            [
+                ("source.path", "in"),
+                ("source.csv.null_value", "NA"),
+                ("silver.keys", "a,b"),
+                ("silver.keys", "c")
+            ]
+        );
+    }
+}

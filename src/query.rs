@@ -3,7 +3,10 @@
 //! Nothing here writes. Tables stand in the schemas `bronze`, `silver` and `quarantine` under the name of their
 //! pipeline; names keep their case, keywords and functions do not mind theirs. How rows are printed is left to the caller.
 
+mod columns;
 mod function;
+
+pub use columns::{ColumnReport, column_rows, columns};
 
 use crate::change::{self, Version};
 use crate::error::{Error, ErrorKind, Result};

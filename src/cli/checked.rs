@@ -65,7 +65,7 @@ pub struct Reset {
     pub pipeline: PipelineSettings,
     pub which: ResetWhich,
     pub dry_run: bool,
-    /// The caller asks first unless this is set.
+    /// The caller asks first unless this is set, see [`crate::message::confirm`].
     pub yes: bool,
 }
 

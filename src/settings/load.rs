@@ -801,4 +801,30 @@ mod tests {
         let message = refusal(&PIPELINE.replace("pipeline.a", "pipeline.\"a b\""));
         assert!(message.contains("not \"a b\""), "{message}");
     }
+
+    #[test]
+    fn sample_of_the_repository_loads() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let settings = Settings::load(&request(folder, &[])).unwrap();
+        let orders = settings.pipeline("orders").unwrap();
+        assert_eq!(orders.source.path, folder.join("landing/orders"));
+        assert_eq!(orders.checkpoint, folder.join("checkpoints/orders.db"));
+    }
+
+    #[test]
+    fn every_setting_stands_in_the_reference_with_its_flag() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let reference = std::fs::read_to_string(folder.join("docs/settings.md")).unwrap();
+        for known in SETTING_KEYS {
+            let key = known
+                .key
+                .rsplit_once('.')
+                .map_or(known.key, |(table, name)| match table {
+                    "silver.operations" => known.key.trim_start_matches("silver."),
+                    _ => name,
+                });
+            let row = format!("| `{key}` | `--{}` |", known.flag);
+            assert!(reference.contains(&row), "{row}");
+        }
+    }
 }

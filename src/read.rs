@@ -1,0 +1,54 @@
+//! The commands that only read tables: `show`, `sql`, `changes`, `schema`.
+
+use crate::cli::RowFormat;
+use crate::cli::checked::{Changes, Schema, Show, Sql};
+use crate::output;
+use landfall::error::Result;
+use landfall::query::{self, ColumnReport};
+use landfall::{feed, query::no_silver};
+use serde_json::{Value, json};
+
+/// Prints the rows of a table.
+pub async fn show(show: Show) -> Result<()> {
+    output::print_rows(
+        query::show(&show.pipeline, show.request).await?,
+        show.format,
+    )
+    .await
+}
+
+/// Prints the answer to a statement.
+pub async fn sql(sql: Sql) -> Result<()> {
+    output::print_rows(query::sql(&sql.settings, &sql.statement).await?, sql.format).await
+}
+
+/// Prints the changes of silver.
+pub async fn changes(changes: Changes) -> Result<()> {
+    let silver = changes
+        .pipeline
+        .silver
+        .as_ref()
+        .ok_or_else(|| no_silver(&changes.pipeline))?;
+    let rows = feed::changes(&silver.path, changes.range, &silver.keys).await?;
+    output::print_rows(rows, changes.format).await
+}
+
+/// Prints the columns of bronze and silver.
+pub async fn schema(schema: Schema) -> Result<()> {
+    let columns = query::columns(&schema.pipeline).await?;
+    if let Some(mode) = schema.json {
+        let columns = columns.iter().map(column_json).collect();
+        return output::print_json(&Value::Array(columns), mode);
+    }
+    output::print_rows(query::column_rows(&columns)?, RowFormat::Table).await
+}
+
+fn column_json(column: &ColumnReport) -> Value {
+    json!({
+        "table": column.layer.as_str(),
+        "column": column.name,
+        "type": column.data_type,
+        "since_version": column.since_version,
+        "since_file": column.since_file,
+    })
+}
