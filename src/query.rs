@@ -138,11 +138,29 @@ pub async fn sql(settings: &Settings, statement: &str) -> Result<Rows> {
         .with_allow_ddl(false)
         .with_allow_dml(false)
         .with_allow_statements(false);
-    let frame = session
-        .sql_with_options(statement, only_reads)
-        .await
-        .map_err(plan_error)?;
+    let planned = session.sql_with_options(statement, only_reads).await;
+    let frame =
+        planned.map_err(|error| with_tables_hint(plan_error(error), settings, statement))?;
     rows(frame).await
+}
+
+/// Tells which of the tables that the statement may mean were never loaded.
+fn with_tables_hint(error: Error, settings: &Settings, statement: &str) -> Error {
+    let mut absent = Vec::new();
+    for pipeline in &settings.pipelines {
+        for layer in Layer::ALL {
+            let name = format!("{}.{}", layer.as_str(), pipeline.name);
+            if statement.contains(&name)
+                && !layer.path(pipeline).is_some_and(|path| is_table(&path))
+            {
+                absent.push(name);
+            }
+        }
+    }
+    if absent.is_empty() {
+        return error;
+    }
+    error.hint(format!("not loaded yet: {}", absent.join(", ")))
 }
 
 /// Puts the tables that the statement may name into the session and returns them by `layer.pipeline`.
@@ -279,7 +297,7 @@ mod tests {
     use crate::settings::Request;
     use arrow::array::{BooleanArray, Int64Array, StringArray};
     use arrow::util::pretty::pretty_format_batches;
-    use deltalake::kernel::{DataType, PrimitiveType};
+    use deltalake::kernel::{DataType, PrimitiveType, StructField};
     use futures::TryStreamExt;
     use tempfile::TempDir;
 
@@ -466,6 +484,83 @@ mod tests {
             .unwrap(),
             "1 new false"
         );
+    }
+
+    #[tokio::test]
+    async fn table_that_was_never_loaded_is_named() {
+        let lake = Lake::new().await;
+        let error = lake
+            .sql("SELECT * FROM bronze.Orders JOIN silver.Orders")
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.hint_text(),
+            Some("not loaded yet: bronze.Orders"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn columns_know_since_when_they_are_there() {
+        let lake = Lake::new().await;
+        let table = open(&lake.silver(), None).await.unwrap();
+        let note = StructField::new("note", DataType::Primitive(PrimitiveType::Date), true);
+        table.add_columns().with_fields([note]).await.unwrap();
+        let found = columns(lake.pipeline()).await.unwrap();
+        let shown: Vec<_> = found
+            .iter()
+            .map(|column| {
+                (
+                    column.name.as_str(),
+                    column.data_type.as_str(),
+                    column.since_version,
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("Id", "long", Some(0)),
+                ("status", "string", Some(0)),
+                ("deleted", "boolean", Some(0)),
+                ("note", "date", Some(4))
+            ]
+        );
+        assert_eq!(found[0].since_file, None);
+    }
+
+    #[tokio::test]
+    async fn bronze_column_names_the_first_file_that_brought_a_value() {
+        let lake = Lake::new().await;
+        let path = lake.folder.path().join("b");
+        std::fs::create_dir(&path).unwrap();
+        let batch = RecordBatch::try_from_iter([
+            ("id", Arc::new(Int64Array::from(vec![1, 2, 3])) as _),
+            (
+                "odd \" name",
+                Arc::new(StringArray::from(vec![None, Some("x"), Some("y")])) as _,
+            ),
+            (
+                "_file_path",
+                Arc::new(StringArray::from(vec!["z", "b", "a"])) as _,
+            ),
+            ("_batch_id", Arc::new(Int64Array::from(vec![1, 2, 3])) as _),
+        ])
+        .unwrap();
+        let url = url::Url::from_directory_path(&path).unwrap();
+        DeltaTable::try_from_url(url)
+            .await
+            .unwrap()
+            .write([batch])
+            .await
+            .unwrap();
+        let found = columns(lake.pipeline()).await.unwrap();
+        let files: Vec<_> = found
+            .iter()
+            .take(3)
+            .map(|column| column.since_file.as_deref())
+            .collect();
+        assert_eq!(files, [Some("z"), Some("b"), None]);
     }
 
     #[tokio::test]

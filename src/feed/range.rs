@@ -177,8 +177,11 @@ impl Log<'_> {
         }
     }
 
-    /// Whether the feed was on at `version`, by the newest commit up to there that says so.
+    /// Whether the feed was on at `version`, by the nearest commit that says so.
     async fn enabled_at(&self, version: u64) -> Result<bool> {
+        if self.latest - version < version && self.is_as_now(version).await? {
+            return Ok(is_on(self.table));
+        }
         for earlier in (0..=version).rev() {
             match self.entry(earlier).await? {
                 Some(Entry {
@@ -193,20 +196,20 @@ impl Log<'_> {
         Ok(false)
     }
 
+    /// Whether no commit after `version` touches the settings of the table.
+    async fn is_as_now(&self, version: u64) -> Result<bool> {
+        for later in version + 1..=self.latest {
+            if !matches!(self.entry(later).await?, Some(Entry { enabled: None, .. })) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// A version that cannot be built any more cannot be read as changes either.
     async fn enabled_in_snapshot(&self, version: u64) -> bool {
         let mut table = self.table.clone();
-        if table.load_version(version).await.is_err() {
-            return false;
-        }
-        let snapshot = table.snapshot().ok();
-        snapshot.is_some_and(|state| {
-            state
-                .metadata()
-                .configuration()
-                .get(ENABLED)
-                .is_some_and(|text| text.eq_ignore_ascii_case("true"))
-        })
+        table.load_version(version).await.is_ok() && is_on(&table)
     }
 
     /// The last version at or before `time`.
@@ -288,6 +291,16 @@ impl Log<'_> {
             Err(fault) => fault,
         }
     }
+}
+
+/// Whether the feed is on at the version of this handle.
+fn is_on(table: &DeltaTable) -> bool {
+    table.snapshot().is_ok_and(|state| {
+        let properties = state.metadata().configuration();
+        properties
+            .get(ENABLED)
+            .is_some_and(|text| text.eq_ignore_ascii_case("true"))
+    })
 }
 
 fn is_enabled(property: Option<&Value>) -> bool {
