@@ -31,8 +31,8 @@ const EXIT_CODES: &str = "Exit codes:
 /// Flags of every command.
 #[derive(Args, Debug)]
 pub struct Global {
-    /// Read the settings from this file [default: landfall.toml in the working folder]
-    #[arg(long, global = true, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    /// Read the settings from this file [default: $LANDFALL_CONFIG, or landfall.toml in the working folder]
+    #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Write messages as text or as one JSON object a line
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]

@@ -10,6 +10,7 @@ use landfall::error::{Error, Result};
 use landfall::feed::{ChangePoint, ChangeRange};
 use landfall::query::{Layer, ShowRequest};
 use landfall::settings::{PipelineSettings, Request, Settings};
+use std::path::PathBuf;
 
 /// One command with everything it needs.
 #[derive(Debug)]
@@ -215,13 +216,19 @@ fn load(global: &Global, pipelines: Vec<String>, flags: SettingFlags) -> Result<
         Error::unavailable(format!("the working folder cannot be read: {error}"))
     })?;
     Settings::load(&Request {
-        config: global.config.clone(),
+        config: global.config.clone().or_else(config_of_environment),
         folder,
         pipelines,
         name: flags.name,
         flags: flags.values,
         environment: &|name| std::env::var(name).ok(),
     })
+}
+
+/// An empty variable is as good as none.
+fn config_of_environment() -> Option<PathBuf> {
+    let config = std::env::var_os("LANDFALL_CONFIG").filter(|path| !path.is_empty());
+    config.map(PathBuf::from)
 }
 
 fn load_one(global: &Global, pipeline: String, flags: SettingFlags) -> Result<PipelineSettings> {

@@ -89,6 +89,9 @@ pub(super) fn parse_flag_table(
     entries
 }
 
+/// Tables that switch something on; empty ones must not pass for absent.
+const MEANS_SOMETHING: &[&str] = &["silver", "silver.operations"];
+
 struct Walk<'a> {
     text: &'a str,
     environment: Environment<'a>,
@@ -162,6 +165,10 @@ impl Walk<'_> {
             };
             let inner = value.get_ref().as_table();
             match inner {
+                Some(inner) if inner.is_empty() && MEANS_SOMETHING.contains(&key.as_str()) => {
+                    self.problems
+                        .add(Some(line), format!("{shown}.{key} is empty"));
+                }
                 Some(inner) if keys::is_table(&key) => self.settings(shown, &key, inner, entries),
                 None if keys::is_setting(&key) => {
                     if let Some(entry) = self.entry(&format!("{shown}.{key}"), line, value) {
@@ -313,6 +320,12 @@ mod tests {
             ),
             "{errors}"
         );
+    }
+
+    #[test]
+    fn empty_silver_does_not_pass_for_bronze_only() {
+        let (_, errors) = parse_text("[pipeline.a.silver]\n");
+        assert_eq!(errors, "f.toml, line 1: pipeline.a.silver is empty");
     }
 
     #[test]
