@@ -130,7 +130,7 @@ impl CheckpointStore {
         })?;
         // The identity must be in the database file itself, so that it outlives a lost `-wal` file.
         self.read(|connection| {
-            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
             Ok(())
         })
     }

@@ -1,6 +1,6 @@
 //! The ledger of files: look at it, reset, clean, rebuild. What a listing means for it is in `reconcile`.
 
-use super::record::{REMARK_CLEAN_FAILED, REMARK_DUPLICATE_CONTENT};
+use super::record::{REMARK_CLEAN_FAILED, REMARK_DUPLICATE_CONTENT, REMARK_OVERWRITE_IGNORED};
 use super::{CheckpointStore, Counts, FileEvent, FileRecord, FileState, Selector, stored};
 use crate::batch::BatchId;
 use crate::change::Version;
@@ -125,7 +125,8 @@ impl CheckpointStore {
     /// file that changed since is not the one that was loaded.
     pub fn to_clean(&self, now: Micros) -> Result<Vec<FileRecord>> {
         let filter = format!(
-            "WHERE state = 'loaded' AND (next_try_at IS NULL OR next_try_at <= {now})
+            "WHERE state = 'loaded' AND reason IS NOT '{REMARK_OVERWRITE_IGNORED}'
+             AND (next_try_at IS NULL OR next_try_at <= {now})
              AND batch_id IN (SELECT batch_id FROM batches WHERE state = 'applied') ORDER BY path"
         );
         self.read(|connection| {

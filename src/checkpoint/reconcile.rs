@@ -5,7 +5,7 @@
 
 use super::files::state_of;
 use super::lock::iso;
-use super::record::REMARK_EXISTED_BEFORE;
+use super::record::{REMARK_EXISTED_BEFORE, REMARK_OVERWRITE_IGNORED};
 use super::{CheckpointStore, FileEvent, FileRecord, FileState, Reconciled, stored};
 use crate::change::ParkReason;
 use crate::clock::Micros;
@@ -29,11 +29,16 @@ const UPDATE_RETRY: &str = "
     WHERE path = ?1";
 const UPDATE_VANISHED: &str = "
     UPDATE files SET state = ?2, next_try_at = NULL, reason = 'vanished', detail = ?3 WHERE path = ?1";
-const UPDATE_SEEN: &str = "UPDATE files SET size = ?2, modified_at = ?3 WHERE path = ?1";
+const UPDATE_IGNORED: &str = "
+    UPDATE files
+    SET state = ?2, size = ?3, modified_at = ?4, next_try_at = NULL, reason = ?5, detail = ?6
+    WHERE path = ?1";
+/// Other remarks on a loaded file stay true.
 const UPDATE_RESTORED: &str = "
     UPDATE files
     SET state = ?2, size = ?3, modified_at = ?4, next_try_at = NULL,
-        reason = CASE WHEN state = 'loaded' THEN reason END, detail = CASE WHEN state = 'loaded' THEN detail END
+        reason = CASE WHEN state = 'loaded' AND reason <> ?5 THEN reason END,
+        detail = CASE WHEN state = 'loaded' AND reason <> ?5 THEN detail END
     WHERE path = ?1";
 const UPDATE_CHANGED: &str = "
     UPDATE files
@@ -95,6 +100,7 @@ impl CheckpointStore {
                 state.as_str(),
                 size,
                 modified_at,
+                REMARK_OVERWRITE_IGNORED,
             ))?;
             Ok(())
         })
@@ -122,20 +128,26 @@ impl CheckpointStore {
         let state = record.state.next(event)?;
         self.write(|transaction| {
             match allow_overwrites {
-                AllowOverwrites::Park => transaction.prepare_cached(UPDATE_CHANGED)?.execute((
-                    &file.path,
-                    state.as_str(),
-                    size,
-                    modified_at,
-                    changed_detail(&record, file),
-                ))?,
-                AllowOverwrites::Ignore => transaction
-                    .prepare_cached(UPDATE_RESTORED)?
-                    .execute((&file.path, state.as_str(), size, modified_at))?,
-                AllowOverwrites::Replace => transaction
-                    .prepare_cached(UPDATE_REPLACE)?
-                    .execute((&file.path, state.as_str(), size, modified_at))?,
-            };
+                AllowOverwrites::Park => {
+                    let detail = changed_detail(&record, file);
+                    transaction.prepare_cached(UPDATE_CHANGED)?.execute((
+                        &file.path,
+                        state.as_str(),
+                        size,
+                        modified_at,
+                        detail,
+                    ))?;
+                }
+                AllowOverwrites::Ignore => ignore_overwrite(transaction, state, file)?,
+                AllowOverwrites::Replace => {
+                    transaction.prepare_cached(UPDATE_REPLACE)?.execute((
+                        &file.path,
+                        state.as_str(),
+                        size,
+                        modified_at,
+                    ))?;
+                }
+            }
             Ok(state)
         })
     }
@@ -358,12 +370,27 @@ fn record_change(
                 .prepare_cached(UPDATE_VANISHED)?
                 .execute((path, state.as_str(), detail))?
         }
-        Change::Seen(file) => transaction.prepare_cached(UPDATE_SEEN)?.execute((
-            &file.path,
-            stored(file.size),
-            file.modified_at,
-        ))?,
+        Change::Seen(file) => {
+            let state = FileState::Loaded.next(FileEvent::Restore)?;
+            return ignore_overwrite(transaction, state, file);
+        }
     };
+    Ok(())
+}
+
+fn ignore_overwrite(
+    transaction: &Transaction<'_>,
+    state: FileState,
+    file: &LandingFile,
+) -> Result<()> {
+    transaction.prepare_cached(UPDATE_IGNORED)?.execute((
+        &file.path,
+        state.as_str(),
+        stored(file.size),
+        file.modified_at,
+        REMARK_OVERWRITE_IGNORED,
+        "the file was written again after it was loaded; its present bytes are not looked at",
+    ))?;
     Ok(())
 }
 

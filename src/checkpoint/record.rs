@@ -35,7 +35,8 @@ pub struct FileRecord {
     pub attempts: u32,
     /// When a parked file is tried again by itself, or a failed clean-up is; `None` is never.
     pub next_try_at: Option<Micros>,
-    /// Why it is parked (`ParkReason`), or a remark on a loaded file: `clean_failed`, `duplicate_content`, `existed_before`.
+    /// Why it is parked (`ParkReason`), or a remark on a loaded file: `clean_failed`, `duplicate_content`, `existed_before`,
+    /// `overwrite_ignored`.
     pub reason: Option<String>,
     /// One line for the operator.
     pub detail: Option<String>,
@@ -208,5 +209,7 @@ impl BatchState {
 pub const REMARK_EXISTED_BEFORE: &str = "existed_before";
 /// The remark on a file with the bytes of another loaded file.
 pub const REMARK_DUPLICATE_CONTENT: &str = "duplicate_content";
+/// The remark on a loaded file whose present bytes may be others that were never loaded; such a source is never cleaned.
+pub const REMARK_OVERWRITE_IGNORED: &str = "overwrite_ignored";
 /// The remark on a loaded file whose source could not be moved or deleted.
 pub const REMARK_CLEAN_FAILED: &str = "clean_failed";
