@@ -4,6 +4,7 @@
 //! opens anything but regular files, or decides what a file's state is: that is the checkpoint's.
 
 pub mod list;
+pub(crate) mod pattern;
 pub mod read;
 pub mod settle;
 pub mod watch;

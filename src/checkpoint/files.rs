@@ -6,7 +6,7 @@ use crate::batch::BatchId;
 use crate::change::Version;
 use crate::clock::Micros;
 use crate::error::{Error, Result};
-use crate::landing::list::glob_matcher;
+use crate::landing::pattern::matcher;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 use std::collections::BTreeMap;
 
@@ -170,7 +170,7 @@ impl CheckpointStore {
             Selector::All => Box::new(|_| true),
             Selector::Failed => Box::new(|record| record.state == FileState::Parked),
             Selector::Glob(pattern) => {
-                let matcher = glob_matcher(pattern)?;
+                let matcher = matcher(pattern)?;
                 Box::new(move |record| matcher.matches(&record.path))
             }
         };

@@ -3,10 +3,10 @@
 //! The listing holds every regular file that the filter takes, and says what it could not look at, so that nobody takes
 //! "not seen" for "not there". It follows no link and opens no file.
 
+use super::pattern::{Matcher, matcher};
 use super::{LandingFile, encode_name};
 use crate::error::{Error, Result};
 use crate::settings::Format;
-use glob::{MatchOptions, Pattern};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirEntry, FileType, Metadata};
@@ -56,7 +56,7 @@ impl Filter {
         excluded: &[PathBuf],
     ) -> Result<Filter> {
         let matchers = match path_glob_filter {
-            Some(pattern) => vec![glob_matcher(pattern)?],
+            Some(pattern) => vec![matcher(pattern)?],
             None => default_matchers(format)?,
         };
         let excluded = excluded.iter().map(|path| resolve(path)).collect();
@@ -72,48 +72,6 @@ impl Filter {
     }
 }
 
-/// A glob on a file name, or on a relative path when it has a `/`. Case counts; a wildcard takes neither a `/` nor a
-/// leading dot.
-#[derive(Clone, Debug)]
-pub(crate) struct Matcher {
-    pattern: Pattern,
-    on_path: bool,
-}
-
-const MATCHING: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
-
-/// Parses a glob of the settings or of `reset --files`.
-pub(crate) fn glob_matcher(pattern: &str) -> Result<Matcher> {
-    let on_path = pattern.contains('/');
-    let pattern = Pattern::new(pattern).map_err(|error| {
-        Error::settings(format!(
-            "glob pattern is not valid: {pattern}: {}",
-            error.msg
-        ))
-    })?;
-    Ok(Matcher { pattern, on_path })
-}
-
-impl Matcher {
-    /// Matches a path in the form of [`encode_name`].
-    pub(crate) fn matches(&self, path: &str) -> bool {
-        let raw = super::decode_name(path);
-        let name = Path::new(&raw).file_name().unwrap_or_default();
-        self.matches_raw(&raw.to_string_lossy(), name)
-    }
-
-    fn matches_raw(&self, path: &str, name: &OsStr) -> bool {
-        match self.on_path {
-            true => self.pattern.matches_with(path, MATCHING),
-            false => self.pattern.matches_with(&name.to_string_lossy(), MATCHING),
-        }
-    }
-}
-
 fn default_matchers(format: Format) -> Result<Vec<Matcher>> {
     let (endings, compressions): (&[&str], &[&str]) = match format {
         Format::Json => (&["json", "jsonl", "ndjson"], &COMPRESSIONS),
@@ -124,7 +82,7 @@ fn default_matchers(format: Format) -> Result<Vec<Matcher>> {
     let mut matchers = Vec::new();
     for ending in endings {
         for compression in compressions {
-            matchers.push(glob_matcher(&format!("*.{ending}{compression}"))?);
+            matchers.push(matcher(&format!("*.{ending}{compression}"))?);
         }
     }
     Ok(matchers)
