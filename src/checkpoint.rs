@@ -17,6 +17,8 @@ mod outcomes;
 mod reconcile;
 pub mod record;
 pub mod state;
+#[cfg(test)]
+mod walk;
 
 pub use lock::{Holder, holder};
 pub use record::{
