@@ -475,4 +475,23 @@ mod tests {
         assert!(listed.is_sorted());
         assert_eq!(listed, ["a-b", "a.b", "a/b/c", "a/z", "b"]);
     }
+
+    #[test]
+    #[ignore = "measures; run it with --nocapture"]
+    fn two_hundred_thousand_files() {
+        let folder = tempfile::tempdir().unwrap();
+        for day in 0..200 {
+            let day = folder.path().join(format!("{day:03}"));
+            std::fs::create_dir(&day).unwrap();
+            for index in 0..1_000 {
+                std::fs::File::create(day.join(format!("{index:08}.jsonl"))).unwrap();
+            }
+        }
+        let filter = Filter::new(Format::Json, None, &[]).unwrap();
+        for _ in 0..3 {
+            let started = std::time::Instant::now();
+            assert_eq!(list(folder.path(), &filter).unwrap().files.len(), 200_000);
+            println!("200000 files listed in {:?}", started.elapsed());
+        }
+    }
 }

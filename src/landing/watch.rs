@@ -411,6 +411,28 @@ mod tests {
     }
 
     #[test]
+    fn full_event_queue_is_reported_and_the_listing_finds_every_file() {
+        let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let limit: usize = limit.trim().parse().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let waker = Waker::new();
+        let mut watch = Watch::start(folder.path(), &waker).unwrap();
+        // The watcher's thread stands still, like a process that is stopped; each file makes three events at least.
+        let still = waker.0.lock();
+        let count = limit.min(50_000) / 3 + 1_000;
+        for index in 0..count {
+            std::fs::File::create(folder.path().join(format!("{index}"))).unwrap();
+        }
+        drop(still);
+        let mut wakes = Vec::new();
+        while limit <= 50_000 && !wakes.contains(&Wake::Overflow) {
+            wakes.push(watch.wait(LONG));
+            assert_ne!(wakes.last(), Some(&Wake::TimedOut));
+        }
+        list_on_wakes(&mut watch, folder.path(), |listed| listed == count);
+    }
+
+    #[test]
     fn lost_events_are_reported_as_overflow() {
         let folder = tempfile::tempdir().unwrap();
         let waker = Waker::new();
