@@ -30,6 +30,8 @@ pub enum Wake {
     Lost(String),
 }
 
+/// A file makes several events while it is written and closed: one listing is enough for them.
+const GATHER: Duration = Duration::from_millis(10);
 /// A new folder is watched a moment after its event, so what lands in it meanwhile is unseen: it is listed once more.
 const NEW_FOLDER_AGAIN: Duration = Duration::from_millis(200);
 /// More renames than this between two waits are not remembered; those files settle by looking.
@@ -65,7 +67,8 @@ struct News {
     woken: bool,
     overflow: bool,
     lost: Option<String>,
-    changed: bool,
+    /// When the changes are to be told.
+    changed_at: Option<Instant>,
     renamed: Vec<String>,
     /// When a folder that is new is to be listed once more.
     again_at: Option<Instant>,
@@ -105,20 +108,33 @@ impl News {
             return Some(Wake::Lost(message));
         }
         if std::mem::take(&mut self.overflow) {
-            self.changed = false;
+            self.changed_at = None;
             self.renamed.clear();
             return Some(Wake::Overflow);
         }
-        let is_again = self.again_at.is_some_and(|at| at <= now);
-        if is_again {
-            self.again_at = None;
-        }
-        if std::mem::take(&mut self.changed) || is_again {
-            return Some(Wake::Changed {
-                renamed_into_place: std::mem::take(&mut self.renamed),
-            });
+        for due in [&mut self.changed_at, &mut self.again_at] {
+            if due.is_some_and(|at| at <= now) {
+                *due = None;
+                let renamed_into_place = std::mem::take(&mut self.renamed);
+                return Some(Wake::Changed { renamed_into_place });
+            }
         }
         None
+    }
+
+    /// Notes a change, to be told together with those that follow at once.
+    fn note_change(&mut self) {
+        self.changed_at
+            .get_or_insert_with(|| Instant::now() + GATHER);
+    }
+
+    /// How long nothing can be told, if nothing more happens.
+    fn quiet_for(&self, now: Instant) -> Option<Duration> {
+        let next = [self.changed_at, self.again_at]
+            .into_iter()
+            .flatten()
+            .min()?;
+        Some(next.saturating_duration_since(now))
     }
 }
 
@@ -196,9 +212,7 @@ impl Watch {
             if left.is_zero() {
                 break;
             }
-            let pause = news
-                .again_at
-                .map_or(left, |at| left.min(at.saturating_duration_since(now)));
+            let pause = news.quiet_for(now).map_or(left, |quiet| left.min(quiet));
             news = match self.signal.changed.wait_timeout(news, pause) {
                 Ok((news, _)) => news,
                 Err(poisoned) => poisoned.into_inner().0,
@@ -247,7 +261,7 @@ impl Handler {
                 Ok(event) => self.note(&event, news),
                 Err(error) if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) => {
                     news.degraded = Some(limit_reached(&self.root));
-                    news.changed = true;
+                    news.note_change();
                 }
                 // Whatever was not delivered is found by a listing.
                 Err(_) => news.overflow = true,
@@ -268,21 +282,21 @@ impl Handler {
                 news.lost = Some(format!("landing folder {} is gone", self.root.display()));
             }
             EventKind::Modify(ModifyKind::Name(RenameMode::To)) => {
-                news.changed = true;
+                news.note_change();
                 self.note_new(event, news);
             }
             EventKind::Create(CreateKind::Folder) => {
-                news.changed = true;
+                news.note_change();
                 news.again_at = Some(Instant::now() + NEW_FOLDER_AGAIN);
             }
             // Our own reading and listing must not wake us.
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => news.changed = true,
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => news.note_change(),
             EventKind::Access(_) => {}
             EventKind::Any
             | EventKind::Create(_)
             | EventKind::Modify(_)
             | EventKind::Remove(_)
-            | EventKind::Other => news.changed = true,
+            | EventKind::Other => news.note_change(),
         }
     }
 
@@ -508,6 +522,35 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(watch.wait(Duration::from_millis(300)), Wake::TimedOut);
+    }
+
+    #[test]
+    fn events_of_one_moment_are_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let waker = Waker::new();
+        let mut watch = Watch::start(folder.path(), &waker).unwrap();
+        let number = waker.0.lock().watch;
+        let handler = Handler {
+            signal: Arc::clone(&waker.0),
+            number,
+            root: folder.path().to_owned(),
+        };
+        let earlier = Handler {
+            signal: Arc::clone(&waker.0),
+            number: number - 1,
+            root: folder.path().to_owned(),
+        };
+        earlier.handle(Ok(Event::new(EventKind::Any)));
+        assert_eq!(
+            watch.wait(3 * GATHER),
+            Wake::TimedOut,
+            "events of an earlier watch do not count"
+        );
+        for _ in 0..1_000 {
+            handler.handle(Ok(Event::new(EventKind::Any)));
+        }
+        assert!(matches!(watch.wait(LONG), Wake::Changed { .. }));
+        assert_eq!(watch.wait(3 * GATHER), Wake::TimedOut);
     }
 
     #[test]
