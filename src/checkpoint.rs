@@ -473,6 +473,14 @@ mod tests {
     }
 
     #[test]
+    fn store_and_watch_can_move_to_another_thread() {
+        fn moves<T: Send>() {}
+        moves::<CheckpointStore>();
+        moves::<crate::landing::Watch>();
+        moves::<crate::landing::Waker>();
+    }
+
+    #[test]
     fn name_of_the_pipeline_is_that_of_its_creation() {
         let (_folder, path, landing) = closed();
         let store = CheckpointStore::open(&path, "renamed", &landing, NOW).unwrap();

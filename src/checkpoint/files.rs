@@ -1,6 +1,6 @@
 //! The ledger of files: look at it, reset, clean, rebuild. What a listing means for it is in `reconcile`.
 
-use super::record::{REMARK_CLEAN_FAILED, REMARK_DUPLICATE_CONTENT, REMARK_OVERWRITE_IGNORED};
+use super::record::{REMARK_CLEAN_FAILED, REMARK_OVERWRITE_IGNORED};
 use super::{CheckpointStore, Counts, FileEvent, FileRecord, FileState, Selector, stored};
 use crate::batch::BatchId;
 use crate::change::Version;
@@ -23,7 +23,8 @@ const CREATE_CONTENT_INDEX: &str = "
 
 const SELECT_CONTENT: &str = "
     SELECT path FROM files
-    WHERE content_hash = ?1 AND state IN ('loaded', 'cleaned') AND reason IS NOT ?2
+    WHERE content_hash = ?1 AND (rows_loaded > 0 OR rows_quarantined > 0)
+        AND (state IN ('loaded', 'cleaned') OR reason = 'changed_after_load')
     ORDER BY path LIMIT 1";
 
 const UPDATE_CLEANED: &str = "
@@ -114,9 +115,7 @@ impl CheckpointStore {
                     .execute([])?;
             }
             let mut statement = connection.prepare_cached(SELECT_CONTENT)?;
-            Ok(statement
-                .query_row((hash, REMARK_DUPLICATE_CONTENT), |row| row.get(0))
-                .optional()?)
+            Ok(statement.query_row((hash,), |row| row.get(0)).optional()?)
         })
     }
 
@@ -200,6 +199,8 @@ impl CheckpointStore {
 
     /// Fills a new checkpoint from what the tables say. `next_batch` is above every batch id in the tables, `epoch` not
     /// below any epoch in them. The batches count as loaded; `confirm_applied` says what silver holds of them.
+    ///
+    /// No record is planned, and a loaded one says when it was loaded.
     pub fn rebuild_from(
         &mut self,
         records: Vec<FileRecord>,
@@ -217,6 +218,12 @@ impl CheckpointStore {
             }
             insert_known_batches(transaction, &records, epoch, now)?;
             for record in &records {
+                if record.state == FileState::Planned {
+                    return Err(Error::bug(format!(
+                        "file {} cannot be planned by a rebuild",
+                        record.path
+                    )));
+                }
                 if record.batch_id.is_some_and(|batch| batch >= next_batch) {
                     return Err(Error::bug(format!(
                         "file {} is in a batch of the future",
