@@ -382,3 +382,276 @@ fn trim_cr(bytes: &[u8]) -> &[u8] {
 fn malformed(line: i64, what: &str) -> RecordFault {
     RecordFault::new(RejectReason::Malformed, format!("line {line}: {what}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::change::{ParkReason, RejectReason::*};
+    use crate::decode::testing::*;
+    use crate::settings::{Format, SchemaEvolutionMode};
+
+    fn strings(values: &[(&str, &str)]) -> Vec<(String, String)> {
+        values
+            .iter()
+            .map(|(name, ddl)| (name.to_string(), ddl.to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn an_unclosed_quote_costs_the_file_and_names_its_line() {
+        let text = "op,note\nI,\"two\nlines\"\nI,\"never closed\nI,x\n";
+        let (reason, detail) = Case::csv("op STRING, note STRING").fault(text);
+        assert_eq!(reason, ParkReason::UnclosedQuote);
+        assert!(detail.contains("line 4"), "{detail}");
+        assert_eq!(
+            Case::csv("a STRING").fault("a\n\"").0,
+            ParkReason::UnclosedQuote
+        );
+    }
+
+    #[test]
+    fn records_with_more_or_fewer_fields_are_never_shifted() {
+        let decoded = Case::csv("a INT, b INT").read("a,b\n1,2\n3\n4,5,6\n7,8\n");
+        assert_eq!(rejects(&decoded), [(2, ColumnCount), (3, ColumnCount)]);
+        assert_eq!(
+            (
+                decoded.rejects[1].file_line,
+                decoded.rejects[1].raw.as_str()
+            ),
+            (Some(4), "4,5,6")
+        );
+        assert_eq!(
+            decoded.rejects[1].detail,
+            "the record has 3 fields, expected 2"
+        );
+        assert_eq!(column(&decoded, "b"), ["2", "8"]);
+    }
+
+    #[test]
+    fn text_behind_a_closing_quote_refuses_its_record_only() {
+        let decoded =
+            Case::csv("a STRING, b STRING").read("a,b\n\"x\"y,1\n\"said \"ok\", then\",2\nz,3\n");
+        assert_eq!(rejects(&decoded), [(1, Malformed), (2, Malformed)]);
+        assert_eq!(column(&decoded, "b"), ["3"]);
+    }
+
+    #[test]
+    fn a_header_that_names_a_column_twice_is_no_header() {
+        let (reason, detail) = Case::csv("a INT").fault("a,b,a\n1,2,3\n");
+        assert_eq!(reason, ParkReason::NotThisFormat);
+        assert!(detail.contains("column a stands twice"), "{detail}");
+        assert_eq!(
+            Case::csv("a INT").fault(b"a,\xff\n1,2\n").0,
+            ParkReason::NotThisFormat
+        );
+        assert_eq!(
+            Case::csv("a INT").fault("a,\"b\"c\n1,2\n").0,
+            ParkReason::NotThisFormat
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_refuse_their_record() {
+        let decoded = Case::csv("a STRING, b STRING").read(b"a,b\nx,1\ncaf\xe9,2\n");
+        assert_eq!(rejects(&decoded), [(2, InvalidUtf8)]);
+        assert_eq!(decoded.rejects[0].raw, "caf\\xE9,2");
+    }
+
+    #[test]
+    fn quotes_hold_delimiters_quotes_and_line_breaks() {
+        let text = "op,note,n\nI,\"said \"\"ok\"\", then left\",1\nI,\"line one\r\nline two\",2\nI,5\" pipe,3";
+        let decoded = Case::csv("op STRING, note STRING, n INT").read(text);
+        assert_eq!(
+            column(&decoded, "note"),
+            ["said \"ok\", then left", "line one\r\nline two", "5\" pipe"]
+        );
+        let lines: Vec<_> = decoded
+            .positions
+            .iter()
+            .map(|position| position.file_line.unwrap())
+            .collect();
+        assert_eq!(lines, [2, 3, 5]);
+        assert_eq!(decoded.raw(1), "I,\"line one\r\nline two\",2");
+    }
+
+    #[test]
+    fn columns_go_by_name_and_not_by_place() {
+        let case = Case::csv(ORDERS);
+        let decoded = case.read("op,seq,status,amount,order_id\nU,7,paid,10.00,1\n");
+        assert_eq!(column(&decoded, "order_id"), ["1"]);
+        assert_eq!(column(&decoded, "seq"), ["7"]);
+        let decoded = case.read("order_id,seq\n1,0\n");
+        assert_eq!(column(&decoded, "op"), ["-"]);
+    }
+
+    #[test]
+    fn windows_line_ends_and_blank_lines_are_no_part_of_the_data() {
+        let text = "\u{feff}op,order_id,status\r\n\r\nI,1,new\r\n\r\nI,3,\"on hold\"\r\n\r\n\r\n";
+        let decoded = Case::csv(ORDERS).read(text);
+        assert_eq!(column(&decoded, "status"), ["new", "on hold"]);
+        assert_eq!(column(&decoded, "op"), ["I", "I"]);
+        assert!(decoded.rejects.is_empty());
+        assert_eq!(decoded.raw(0), "I,1,new");
+    }
+
+    #[test]
+    fn empty_is_null_and_quoted_empty_is_the_empty_text() {
+        let text = "op,order_id,status,amount,seq\nI,1,,5.00,1\nI,2,\"\",5.00,1\nI,3,new,\"\",1\nI,4,new,,1\nI,5,NULL,5.00,1\n";
+        let decoded = Case::csv(ORDERS).read(text);
+        assert_eq!(column(&decoded, "status"), ["-", "", "new", "new", "NULL"]);
+        assert_eq!(
+            column(&decoded, "amount"),
+            ["5.00", "5.00", "-", "-", "5.00"]
+        );
+        let mut case = Case::csv("a STRING");
+        case.settings.csv.null_value = Some("NULL".into());
+        assert_eq!(
+            column(&case.read("a\nNULL\n\"NULL\"\nnull\n"), "a"),
+            ["-", "NULL", "null"]
+        );
+    }
+
+    #[test]
+    fn a_file_of_only_a_header_has_no_records() {
+        for text in ["a,b\n", "a,b", "", "\n\n", "\u{feff}"] {
+            let decoded = Case::csv("a INT").read(text);
+            assert_eq!(
+                (decoded.rows.num_rows(), decoded.rejects.len()),
+                (0, 0),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_header_the_hints_name_the_columns() {
+        let mut case = Case::csv("a INT, b STRING");
+        case.settings.csv.header = false;
+        let grown = crate::schema::NewColumn {
+            name: "later".into(),
+            data_type: arrow::datatypes::DataType::Utf8,
+        };
+        case.schema = case.schema.extended(&[grown]);
+        let decoded = case.read("1,x\n2\n3,z\n");
+        assert_eq!(column(&decoded, "b"), ["x", "z"]);
+        assert_eq!(column(&decoded, "later"), ["-", "-"]);
+        assert_eq!(rejects(&decoded), [(2, ColumnCount)]);
+        assert_eq!(decoded.positions[0].file_line, Some(1));
+    }
+
+    #[test]
+    fn other_signs_can_be_set() {
+        let mut case = Case::csv("a STRING, b STRING");
+        case.settings.csv.delimiter = b';';
+        case.settings.csv.quote = Some(b'\'');
+        case.settings.csv.escape = Some(b'\\');
+        case.settings.csv.comment = Some(b'#');
+        let decoded =
+            case.read("# a comment\na;b\n'it\\'s';\"x\"\n#1;2\n'a\\\\b\\n';'\u{e9}'\n'x''y';3\n");
+        assert_eq!(column(&decoded, "a"), ["it's", "a\\b\\n"]);
+        assert_eq!(column(&decoded, "b"), ["\"x\"", "\u{e9}"]);
+        assert_eq!(rejects(&decoded), [(3, Malformed)]);
+        case.settings.csv.quote = None;
+        case.settings.csv.escape = None;
+        assert_eq!(column(&case.read("a;b\n'x;y'\n"), "a"), ["'x"]);
+        let mut doubled = Case::csv("a STRING");
+        doubled.settings.csv.escape = Some(b'"');
+        assert_eq!(column(&doubled.read("a\n\"x\"\"y\"\n"), "a"), ["x\"y"]);
+    }
+
+    #[test]
+    fn quotes_that_may_not_span_lines_refuse_one_record() {
+        let mut case = Case::csv("a STRING, b STRING");
+        case.settings.csv.multi_line = false;
+        let decoded = case.read("a,b\n\"x,1\ny,\"2\"\n\"z");
+        assert_eq!(rejects(&decoded), [(1, Malformed), (3, Malformed)]);
+        assert_eq!(column(&decoded, "b"), ["2"]);
+    }
+
+    #[test]
+    fn tab_separated_files_are_known_by_their_name() {
+        let case = Case::new(Format::Csv, "a.tsv.gz", "a STRING");
+        assert_eq!(case.fault("a\tb\n").0, ParkReason::NotThisFormat);
+        let case = Case::new(Format::Auto, "a.tsv", "a STRING, b STRING");
+        assert_eq!(column(&case.read("a\tb\nx,y\tz\n"), "a"), ["x,y"]);
+    }
+
+    #[test]
+    fn new_columns_get_types_that_do_not_alter_their_text() {
+        let text = "a,zip,n,when,flag,q,e,\n1,007,5,2024-03-31T00:30:00Z,true,\"\",\"\",\n2,10,6.5,2024-03-31T00:30:00+02:00,false,7,,\n";
+        let decoded = Case::csv("a INT").read(text);
+        let expected = [
+            ("zip", "STRING"),
+            ("n", "DOUBLE"),
+            ("when", "TIMESTAMP"),
+            ("flag", "BOOLEAN"),
+            ("q", "BIGINT"),
+            ("e", "STRING"),
+        ];
+        assert_eq!(new_columns(&decoded), strings(&expected));
+        let nameless = Case::csv("a INT").read("a,\n1,\n2,x\n");
+        assert_eq!(rejects(&nameless), [(2, InvalidColumnName)]);
+    }
+
+    #[test]
+    fn rescued_fields_are_texts() {
+        let case = Case::csv("a INT")
+            .evolution(SchemaEvolutionMode::Rescue)
+            .rescuing();
+        let decoded = case.read("a,b\nx,\"say \"\"hi\"\"\"\n2,\n");
+        assert_eq!(column(&decoded, "a"), ["-", "2"]);
+        let expected = "{\"a\":\"x\",\"b\":\"say \\\"hi\\\"\",\"_file_path\":\"orders.csv\"}";
+        assert_eq!(column(&decoded, "_rescued_data"), [expected, "-"]);
+    }
+
+    #[test]
+    fn every_type_reads_from_text() {
+        let ddl = "b BOOLEAN, t TINYINT, f FLOAT, d DATE, n TIMESTAMP_NTZ, x BINARY, l ARRAY<INT>, s STRUCT<a: INT>";
+        let text = "b,t,f,d,n,x,l,s\nTRUE,-128,1.5,2024-02-29,2024-01-01 10:00:00,AQI=,\"[1,2]\",\"{\"\"a\"\": 1}\"\n,128,,,,,,\n";
+        let decoded = Case::csv(ddl).read(text);
+        assert_eq!(rejects(&decoded), [(2, Overflow)]);
+        let shown: Vec<_> = ["b", "t", "f", "d", "n", "x", "l", "s"]
+            .map(|name| column(&decoded, name)[0].clone())
+            .into();
+        let expected = [
+            "true",
+            "-128",
+            "1.5",
+            "2024-02-29",
+            "2024-01-01T10:00:00",
+            "0102",
+            "[1, 2]",
+            "{a: 1}",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn garbage_never_panics_and_numbers_stay_complete() {
+        let pieces: [&[u8]; 12] = [
+            b"\"", b"\"\"", b",", b"\n", b"\r\n", b"\r", b"x", b"1", b"\\", b"#", b"\xff", b"\0",
+        ];
+        let mut state = 11u64;
+        let mut next = |bound: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        for round in 0..2000 {
+            let mut case = Case::csv("a STRING, b INT");
+            case.settings.csv.multi_line = round % 2 == 0;
+            case.settings.csv.escape = (round % 3 == 0).then_some(b'\\');
+            case.settings.csv.comment = (round % 5 == 0).then_some(b'#');
+            let mut text = b"a,b\n".to_vec();
+            (0..next(30)).for_each(|_| text.extend_from_slice(pieces[next(pieces.len())]));
+            match case.try_read(&text) {
+                Err(fault) => assert_eq!(fault.reason, ParkReason::UnclosedQuote),
+                Ok(decoded) => {
+                    for (index, position) in decoded.positions.iter().enumerate() {
+                        assert_eq!(decoded.raw(index).len() as i64, position.byte_length);
+                    }
+                }
+            }
+        }
+    }
+}
