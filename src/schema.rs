@@ -60,24 +60,23 @@ pub enum Lookup {
 }
 
 impl TableSchema {
-    /// The schema of these columns, each made nullable. Fails on a name that no table takes, and on two names that
-    /// differ at most in case.
+    /// The schema of these columns, each made nullable and its type the form that Delta tables have here (STRING is
+    /// `Utf8`, instants are microseconds in UTC). Fails on a name that no table takes, and on two names beside each
+    /// other that differ at most in case.
     pub fn new(columns: Vec<Field>) -> Result<Self> {
-        let mut seen = HashSet::new();
         for column in &columns {
             check_column_name(column.name())?;
-            if !seen.insert(column.name().to_lowercase()) {
-                let message = format!("column {} is declared twice", column.name());
-                return Err(Error::settings(message)
-                    .hint("names that differ in case only are the same name"));
-            }
+            check_nested_names(column.name(), column.data_type())?;
         }
-        let columns: Vec<Field> = columns
-            .into_iter()
-            .map(|column| column.with_nullable(true))
-            .collect();
+        check_distinct("", columns.iter().map(|column| column.name().as_str()))?;
+        let normal = |column: Field| {
+            let data_type = delta_type(column.data_type());
+            column.with_data_type(data_type).with_nullable(true)
+        };
         Ok(TableSchema {
-            columns: Arc::new(Schema::new(columns)),
+            columns: Arc::new(Schema::new(
+                columns.into_iter().map(normal).collect::<Vec<_>>(),
+            )),
         })
     }
 
@@ -104,24 +103,56 @@ impl TableSchema {
     /// This schema with `new` at its end. A name that is there already, in any case, or that no table takes is left
     /// out: the records that carry it are refused when they are decoded against the result.
     pub fn extended(&self, new: &[NewColumn]) -> TableSchema {
-        let mut extended = self.clone();
+        let mut fields = self.columns.fields().to_vec();
+        let mut names: HashSet<String> = fields
+            .iter()
+            .map(|field| field.name().to_lowercase())
+            .collect();
         for column in new {
-            if check_column_name(&column.name).is_err()
-                || extended.lookup(&column.name) != Lookup::Absent
-            {
-                continue;
+            if check_column_name(&column.name).is_ok() && names.insert(column.name.to_lowercase()) {
+                fields.push(Arc::new(Field::new(
+                    &column.name,
+                    column.data_type.clone(),
+                    true,
+                )));
             }
-            let mut fields: Vec<_> = extended.columns.fields().iter().cloned().collect();
-            fields.push(Arc::new(Field::new(
-                &column.name,
-                column.data_type.clone(),
-                true,
-            )));
-            extended = TableSchema {
-                columns: Arc::new(Schema::new(fields)),
-            };
         }
-        extended
+        TableSchema {
+            columns: Arc::new(Schema::new(fields)),
+        }
+    }
+}
+
+fn check_distinct<'a>(parent: &str, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let mut seen = HashSet::new();
+    match names
+        .into_iter()
+        .find(|name| !seen.insert(name.to_lowercase()))
+    {
+        None => Ok(()),
+        Some(name) => Err(
+            Error::settings(format!("column {parent}{name} is declared twice"))
+                .hint("names that differ in case only are the same name"),
+        ),
+    }
+}
+
+/// The fields of a STRUCT may have any name, but each only once.
+fn check_nested_names(path: &str, data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::Struct(fields) => {
+            check_distinct(
+                &format!("{path}."),
+                fields.iter().map(|field| field.name().as_str()),
+            )?;
+            fields.iter().try_for_each(|field| {
+                check_nested_names(&format!("{path}.{}", field.name()), field.data_type())
+            })
+        }
+        DataType::List(inner) | DataType::Map(inner, _) => {
+            check_nested_names(path, inner.data_type())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -366,6 +397,11 @@ mod tests {
             "{error}"
         );
         assert!(TableSchema::from_hints("_batch_id BIGINT").is_err());
+        let nested = TableSchema::from_hints("s ARRAY<STRUCT<x: INT, X: INT>>").unwrap_err();
+        assert!(
+            nested.message().contains("column s.X is declared twice"),
+            "{nested}"
+        );
     }
 
     #[test]
@@ -375,6 +411,31 @@ mod tests {
         assert_eq!(schema.lookup("ORDERID"), Lookup::OtherCase(0));
         assert_eq!(schema.lookup("seq"), Lookup::Absent);
         assert!(schema.columns.field(0).is_nullable());
+    }
+
+    #[test]
+    fn columns_of_a_table_take_one_form_of_each_type() {
+        let views = Field::new("a", DataType::Utf8View, false);
+        let list = DataType::List(Arc::new(Field::new("item", DataType::LargeUtf8, false)));
+        let schema = TableSchema::new(vec![views, Field::new("b", list, true)]).unwrap();
+        assert_eq!(
+            schema.columns.field(0),
+            &Field::new("a", DataType::Utf8, true)
+        );
+        assert_eq!(
+            schema.columns.field(1).data_type(),
+            &array_type(DataType::Utf8)
+        );
+        let every = "a DECIMAL(5,5), b MAP<STRING, STRUCT<x: TIMESTAMP_NTZ>>, c TIMESTAMP, d BINARY, e DATE";
+        let parsed = parse_ddl(every).unwrap();
+        assert_eq!(
+            TableSchema::new(parsed.clone())
+                .unwrap()
+                .columns
+                .fields()
+                .to_vec(),
+            Schema::new(parsed).fields().to_vec()
+        );
     }
 
     #[test]
