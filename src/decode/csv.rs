@@ -11,7 +11,7 @@ use crate::change::{FileFault, ParkReason, RejectReason};
 use crate::schema::parse_ddl;
 use crate::settings::{CsvSettings, SourceSettings};
 use arrow::datatypes::DataType;
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memchr3};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -179,7 +179,7 @@ fn read_record<'a>(
         match target {
             Target::Known(index) => rows.set(*index, &value)?,
             Target::Unknown(_) if is_null => {}
-            Target::Unknown(name) => rows.set_unknown(&Cow::Owned(name.clone()), &value)?,
+            Target::Unknown(name) => rows.set_unknown(name, &value)?,
         }
     }
     Ok(())
@@ -339,28 +339,31 @@ impl<'a> Framer<'a, '_> {
         })
     }
 
-    /// Where the quote closes that opened before `from`.
+    /// Where the quote closes that opened before `from`; `None` at the end of the file, or of the line where a field
+    /// may not span lines.
     fn closing_quote(&self, from: usize, has_escapes: &mut bool) -> Option<usize> {
         let quote = self.dialect.quote?;
         let escape = self.dialect.escape.unwrap_or(quote);
-        let limit = if self.dialect.multi_line {
-            self.bytes.len()
+        // A second search for the quote itself finds nothing new.
+        let stop = if self.dialect.multi_line {
+            quote
         } else {
-            self.line_end(from)
+            b'\n'
         };
         let mut at = from;
         loop {
-            let found = at + memchr2(quote, escape, self.bytes.get(at..limit)?)?;
-            let next = self.bytes[..limit].get(found + 1).copied();
-            let is_escape =
-                self.bytes[found] == escape && (next == Some(quote) || next == Some(escape));
-            if is_escape {
+            let found = at + memchr3(quote, escape, stop, self.bytes.get(at..)?)?;
+            let byte = self.bytes[found];
+            let next = self.bytes.get(found + 1).copied();
+            if byte == escape && (next == Some(quote) || next == Some(escape)) {
                 *has_escapes = true;
                 at = found + 2;
-            } else if self.bytes[found] == quote {
+            } else if byte == quote {
                 return Some(found);
-            } else {
+            } else if byte == escape {
                 at = found + 1;
+            } else {
+                return None;
             }
         }
     }

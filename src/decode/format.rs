@@ -161,3 +161,81 @@ fn unmarked_encoding(bytes: &[u8]) -> Option<&'static str> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::testing::settings;
+
+    fn chosen(format: Format, path: &str, bytes: &[u8]) -> Result<FileFormat, ParkReason> {
+        let opened = open(path, Bytes::copy_from_slice(bytes), &settings(format));
+        opened
+            .map(|(format, _)| format)
+            .map_err(|fault| fault.reason)
+    }
+
+    #[test]
+    fn bytes_of_another_format_are_refused() {
+        let zip = b"PK\x03\x04 and more";
+        for format in [Format::Json, Format::Csv, Format::Auto] {
+            assert_eq!(
+                chosen(format, "a.json", zip),
+                Err(ParkReason::NotThisFormat)
+            );
+        }
+        assert_eq!(
+            chosen(Format::Csv, "a.csv", b"PAR1....PAR1"),
+            Err(ParkReason::NotThisFormat)
+        );
+        assert_eq!(
+            chosen(Format::Csv, "a.csv", b"ORC\x08\x03\x10"),
+            Err(ParkReason::NotThisFormat)
+        );
+        assert_eq!(
+            chosen(Format::Auto, "a.log", b"a,b\n1,2\n"),
+            Err(ParkReason::NotThisFormat)
+        );
+        let twice = zstd::encode_all(&zstd::encode_all(&b"{}"[..], 1).unwrap()[..], 1).unwrap();
+        assert_eq!(
+            chosen(Format::Json, "a.json", &twice),
+            Err(ParkReason::NotThisFormat)
+        );
+    }
+
+    #[test]
+    fn auto_goes_by_name_and_by_first_bytes() {
+        let csv = FileFormat::Csv { delimiter: b',' };
+        let packed = zstd::encode_all(&b"{}"[..], 1).unwrap();
+        for (path, bytes, format) in [
+            ("a/b.jsonl", &b"a,b"[..], FileFormat::Json),
+            ("b.NDJSON", b"", FileFormat::Json),
+            ("b.json.zst", &packed, FileFormat::Json),
+            ("b.csv", b"{\"a\"}", csv),
+            ("b.tsv", b"", FileFormat::Csv { delimiter: b'\t' }),
+            ("b.parquet", b"", FileFormat::Parquet),
+            ("b.csv", b"PAR1....PAR1", FileFormat::Parquet),
+            ("part-0000", b" \n{\"a\": 1}", FileFormat::Json),
+            ("part-0000", b"", FileFormat::Json),
+            ("part.x/data", &packed, FileFormat::Json),
+            ("b.csv", b"ORC,b\n", csv),
+            ("b.csv", b"PAR1,b\n", csv),
+        ] {
+            assert_eq!(chosen(Format::Auto, path, bytes), Ok(format), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_text_that_is_wide_is_taken_for_wide() {
+        assert_eq!(text_start(b"\xEF\xBB\xBFa"), Ok(3));
+        assert_eq!(text_start(b"a\0b,c\0d"), Ok(0));
+        assert_eq!(text_start(b"\0\0\0\0\0\0\0\0"), Ok(0));
+        let wide = text_start(b"\0a\0,\0b\0\n").unwrap_err();
+        assert!(wide.detail.contains("UTF-16BE"));
+        assert!(
+            text_start(b"\xFF\xFE\0\0a\0\0\0")
+                .unwrap_err()
+                .detail
+                .contains("UTF-32LE")
+        );
+    }
+}

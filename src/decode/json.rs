@@ -82,7 +82,7 @@ impl<'a> LineReader<'a> {
         }
         let line = std::str::from_utf8(line).map_err(|error| invalid_utf8(error.valid_up_to()))?;
         token::object_line(line, &mut self.members).map_err(|fault| {
-            let detail = format!("column {} of the line: {}", fault.at + 1, fault.what);
+            let detail = format!("byte {} of the line: {}", fault.at + 1, fault.what);
             RecordFault::new(fault.reason, detail)
         })?;
         for (place, (name, value)) in self.members.iter().enumerate() {
@@ -151,11 +151,11 @@ mod tests {
         );
         assert_eq!(reject.byte_offset, Some(order(1, lines[0]).len() as i64));
         assert_eq!(reject.raw, order(2, lines[1]).trim_end());
-        let column = reject.raw.find("NaN").unwrap() + 1;
+        let byte = reject.raw.find("NaN").unwrap() + 1;
         assert!(
             reject
                 .detail
-                .starts_with(&format!("column {column} of the line")),
+                .starts_with(&format!("byte {byte} of the line:")),
             "{}",
             reject.detail
         );

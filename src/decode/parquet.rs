@@ -15,7 +15,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::Type as PhysicalType;
-use std::borrow::Cow;
+use parquet::file::metadata::ParquetMetaData;
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -43,6 +43,7 @@ pub(super) fn load(bytes: &Bytes) -> Result<Loaded, FileFault> {
     let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let metadata = ArrowReaderMetadata::load(bytes, options()).map_err(not_parquet)?;
     check_names(metadata.schema())?;
+    check_places(metadata.metadata(), bytes.len())?;
     let nanos_columns = int96_columns(&metadata)?;
     let micros_schema = with_micros(metadata.schema(), &nanos_columns);
     let micros = ArrowReaderMetadata::try_new(
@@ -106,6 +107,30 @@ fn check_names(schema: &Schema) -> Result<(), FileFault> {
         )),
         None => Ok(()),
     }
+}
+
+/// The library asserts that the places of a damaged footer are sound, so that is looked at before.
+fn check_places(metadata: &ParquetMetaData, file_bytes: usize) -> Result<(), FileFault> {
+    let end = i64::try_from(file_bytes).unwrap_or(i64::MAX);
+    for column in metadata
+        .row_groups()
+        .iter()
+        .flat_map(|group| group.columns())
+    {
+        let start = column
+            .dictionary_page_offset()
+            .unwrap_or(column.data_page_offset());
+        let length = column.compressed_size();
+        let is_inside =
+            start >= 0 && length >= 0 && start.checked_add(length).is_some_and(|last| last <= end);
+        if !is_inside || column.data_page_offset() < 0 {
+            let name = column.column_path().string();
+            return Err(not_parquet(format!(
+                "column {name} lies outside of the file"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The columns of INT96, an old form of instants.
@@ -212,9 +237,401 @@ fn read_row<'a>(
             Some(index) => rows.set(*index, &value)?,
             None => {
                 let name = batch.schema_ref().field(column).name();
-                rows.set_unknown(&Cow::Borrowed(name.as_str()), &value)?;
+                rows.set_unknown(name, &value)?;
             }
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MAGIC;
+    use crate::change::{ParkReason, RejectReason::*};
+    use crate::decode::Decoded;
+    use crate::decode::testing::*;
+    use crate::settings::{Format, SchemaEvolutionMode};
+    use arrow::array::*;
+    use arrow::datatypes::*;
+    use parquet::arrow::ArrowWriter;
+    use parquet::data_type::{Int96, Int96Type};
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+    use std::sync::Arc;
+
+    fn case(ddl: &str) -> Case {
+        Case::new(Format::Parquet, "orders.parquet", ddl)
+    }
+
+    fn file(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+        let fields: Vec<_> = columns
+            .iter()
+            .map(|(name, array)| Field::new(*name, array.data_type().clone(), true))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let arrays = columns.into_iter().map(|(_, array)| array).collect();
+        let batch = RecordBatch::try_new(schema.clone(), arrays).unwrap();
+        let mut writer = ArrowWriter::try_new(Vec::new(), schema, None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    /// Reads one column `c` of the file into a column of the type.
+    fn read_as(array: ArrayRef, ddl: &str) -> Decoded {
+        case(&format!("c {ddl}")).read(file(vec![("c", array)]))
+    }
+
+    fn int96_file(values: &[(u32, u64)]) -> Vec<u8> {
+        let schema = Arc::new(parse_message_type("message m { required int96 c; }").unwrap());
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, Default::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<_> = values
+            .iter()
+            .map(|(day, nanos)| {
+                let mut value = Int96::new();
+                value.set_data(*nanos as u32, (*nanos >> 32) as u32, *day);
+                value
+            })
+            .collect();
+        column
+            .typed::<Int96Type>()
+            .write_batch(&values, None, None)
+            .unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    #[test]
+    fn what_is_no_whole_parquet_file_is_refused() {
+        let whole = file(vec![("c", Arc::new(Int64Array::from(vec![1, 2])))]);
+        assert_eq!(case("c INT").fault(b"").0, ParkReason::NotThisFormat);
+        assert_eq!(
+            case("c INT").fault(b"{\"a\": 1}\n{\"a\": 2}\n").0,
+            ParkReason::NotThisFormat
+        );
+        assert_eq!(
+            case("c INT").fault([MAGIC, &[0xFF; 40], MAGIC].concat()).0,
+            ParkReason::NotThisFormat
+        );
+        for cut in 0..whole.len() {
+            let (reason, _) = case("c INT").fault(&whole[..cut]);
+            assert_eq!(reason, ParkReason::NotThisFormat);
+        }
+        let json = Case::json("c INT");
+        assert_eq!(json.fault(&whole).0, ParkReason::NotThisFormat);
+        let auto = Case::new(Format::Auto, "data.json", "c INT");
+        assert_eq!(column(&auto.read(&whole), "c"), ["1", "2"]);
+    }
+
+    #[test]
+    fn a_footer_that_points_outside_of_the_file_is_refused() {
+        let whole = file(vec![(
+            "c",
+            Arc::new(Int64Array::from((0..5000).collect::<Vec<_>>())),
+        )]);
+        let footer_length =
+            u32::from_le_bytes(whole[whole.len() - 8..whole.len() - 4].try_into().unwrap());
+        let footer = whole.len() - 8 - footer_length as usize;
+        let (reason, detail) = case("c INT").fault([&whole[..4], &whole[footer..]].concat());
+        assert_eq!(reason, ParkReason::NotThisFormat);
+        assert!(
+            detail.contains("column c lies outside of the file"),
+            "{detail}"
+        );
+    }
+
+    #[test]
+    fn damaged_pages_give_no_rows() {
+        let whole = file(vec![(
+            "c",
+            Arc::new(Int64Array::from((0..5000).collect::<Vec<_>>())),
+        )]);
+        let damaged = [&whole[..4], &[0; 64], &whole[68..]].concat();
+        assert_eq!(case("c INT").fault(damaged).0, ParkReason::Unreadable);
+    }
+
+    #[test]
+    fn only_rows_that_do_not_fit_are_refused() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![
+            Some(1),
+            None,
+            Some(1 << 40),
+            Some(-5),
+        ]));
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c", "d"]));
+        let decoded = case("n INT, s STRING").read(file(vec![("s", names), ("n", numbers)]));
+        assert_eq!(rejects(&decoded), [(3, Overflow)]);
+        assert_eq!(column(&decoded, "s"), ["a", "b", "d"]);
+        assert_eq!(column(&decoded, "n"), ["1", "-", "-5"]);
+        assert_eq!(decoded.rejects[0].raw, "{\"s\":\"c\",\"n\":1099511627776}");
+        assert_eq!(
+            decoded.rejects[0].detail,
+            "column n: \"1099511627776\" is out of range (INT)"
+        );
+        let rows: Vec<_> = decoded
+            .positions
+            .iter()
+            .map(|p| (p.file_row, p.file_line, p.byte_offset))
+            .collect();
+        assert_eq!(rows, [(1, None, None), (2, None, None), (4, None, None)]);
+        assert_eq!(
+            decoded.raw(2),
+            "{\"n\":-5,\"s\":\"d\",\"_rescued_data\":null}"
+        );
+    }
+
+    #[test]
+    fn numbers_change_their_type_exactly_or_are_refused() {
+        let u64s: ArrayRef = Arc::new(UInt64Array::from(vec![7, u64::MAX]));
+        let decoded = read_as(u64s.clone(), "BIGINT");
+        assert_eq!(
+            (column(&decoded, "c"), rejects(&decoded)),
+            (vec!["7".to_string()], vec![(2, Overflow)])
+        );
+        assert_eq!(
+            column(&read_as(u64s, "DECIMAL(20,0)"), "c"),
+            ["7", "18446744073709551615"]
+        );
+
+        let decimals: ArrayRef = Arc::new(
+            Decimal128Array::from(vec![12300, 12345])
+                .with_precision_and_scale(10, 3)
+                .unwrap(),
+        );
+        let decoded = read_as(decimals.clone(), "DECIMAL(10,2)");
+        assert_eq!(
+            (column(&decoded, "c"), rejects(&decoded)),
+            (vec!["12.30".into()], vec![(2, DecimalScale)])
+        );
+        assert_eq!(
+            column(&read_as(decimals.clone(), "DECIMAL(38,3)"), "c"),
+            ["12.300", "12.345"]
+        );
+        assert_eq!(
+            column(&read_as(decimals, "STRING"), "c"),
+            ["12.300", "12.345"]
+        );
+
+        let doubles: ArrayRef = Arc::new(Float64Array::from(vec![5.0, 5.25, f64::NAN, 0.1, 1e300]));
+        let decoded = read_as(doubles.clone(), "BIGINT");
+        assert_eq!(column(&decoded, "c"), ["5"]);
+        assert!(
+            decoded
+                .rejects
+                .iter()
+                .all(|reject| reject.reason == TypeMismatch)
+        );
+        let decoded = read_as(doubles.clone(), "FLOAT");
+        assert_eq!(column(&decoded, "c"), ["5.0", "5.25", "NaN"]);
+        assert_eq!(rejects(&decoded), [(4, TypeMismatch), (5, Overflow)]);
+        assert_eq!(
+            column(&read_as(doubles, "STRING"), "c"),
+            ["5.0", "5.25", "NaN", "0.1", "1e300"]
+        );
+        let small: ArrayRef = Arc::new(Int8Array::from(vec![-128]));
+        assert_eq!(column(&read_as(small, "DOUBLE"), "c"), ["-128.0"]);
+    }
+
+    #[test]
+    fn other_kinds_refuse_every_row_with_a_value() {
+        let booleans: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None]));
+        for ddl in [
+            "INT",
+            "DATE",
+            "TIMESTAMP",
+            "BINARY",
+            "ARRAY<INT>",
+            "DECIMAL(3,1)",
+        ] {
+            let decoded = read_as(booleans.clone(), ddl);
+            assert_eq!(
+                (rejects(&decoded), column(&decoded, "c")),
+                (vec![(1, TypeMismatch)], vec!["-".into()]),
+                "{ddl}"
+            );
+        }
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![20240101]));
+        for ddl in [
+            "BOOLEAN",
+            "DATE",
+            "TIMESTAMP",
+            "STRUCT<a: INT>",
+            "MAP<STRING, INT>",
+        ] {
+            assert_eq!(
+                rejects(&read_as(numbers.clone(), ddl)),
+                [(1, TypeMismatch)],
+                "{ddl}"
+            );
+        }
+    }
+
+    #[test]
+    fn instants_become_microseconds_or_are_refused() {
+        let nanos = TimestampNanosecondArray::from(vec![1_000, 1_001]);
+        let decoded = read_as(Arc::new(nanos.clone().with_timezone("+02:00")), "TIMESTAMP");
+        assert_eq!(column(&decoded, "c"), ["1970-01-01T00:00:00.000001Z"]);
+        assert_eq!(rejects(&decoded), [(2, TypeMismatch)]);
+        assert_eq!(
+            rejects(&read_as(Arc::new(nanos), "TIMESTAMP"))[0],
+            (1, AmbiguousTimestamp)
+        );
+        let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![1, i64::MAX]));
+        let decoded = read_as(millis.clone(), "TIMESTAMP_NTZ");
+        assert_eq!(
+            (column(&decoded, "c"), rejects(&decoded)),
+            (vec!["1970-01-01T00:00:00.001".into()], vec![(2, Overflow)])
+        );
+        let utc: ArrayRef =
+            Arc::new(TimestampMicrosecondArray::from(vec![1_500_000]).with_timezone("UTC"));
+        assert_eq!(
+            rejects(&read_as(utc.clone(), "TIMESTAMP_NTZ")),
+            [(1, TypeMismatch)]
+        );
+        assert_eq!(
+            column(&read_as(utc, "STRING"), "c"),
+            ["1970-01-01T00:00:01.500Z"]
+        );
+    }
+
+    #[test]
+    fn int96_is_an_instant_beyond_the_range_of_nanoseconds_too() {
+        let day = 2_440_588;
+        let bytes = int96_file(&[
+            (day, 1_000),
+            (day, 1_001),
+            (day + 2_000_000, 0),
+            (day + 50_000_000, 0),
+        ]);
+        let decoded = case("c TIMESTAMP").read(&bytes);
+        assert_eq!(
+            column(&decoded, "c"),
+            ["1970-01-01T00:00:00.000001Z", "7445-10-25T00:00:00Z"]
+        );
+        assert_eq!(rejects(&decoded), [(2, TypeMismatch), (4, Overflow)]);
+        assert_eq!(
+            new_columns(&case("x INT").read(&bytes)),
+            [("c".into(), "TIMESTAMP".into())]
+        );
+    }
+
+    #[test]
+    fn texts_read_by_the_rules_of_texts() {
+        let texts: ArrayRef =
+            Arc::new(LargeStringArray::from(vec![Some("12.30"), Some("x"), None]));
+        let decoded = read_as(texts.clone(), "DECIMAL(5,2)");
+        assert_eq!(
+            (column(&decoded, "c"), rejects(&decoded)),
+            (vec!["12.30".into(), "-".into()], vec![(2, TypeMismatch)])
+        );
+        let words: DictionaryArray<Int32Type> = vec!["a", "b", "a"].into_iter().collect();
+        assert_eq!(
+            column(&read_as(Arc::new(words), "STRING"), "c"),
+            ["a", "b", "a"]
+        );
+        let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![&b"ok"[..], &b"\xff"[..]]));
+        let decoded = read_as(bytes.clone(), "STRING");
+        assert_eq!(
+            (column(&decoded, "c"), rejects(&decoded)),
+            (vec!["ok".into()], vec![(2, TypeMismatch)])
+        );
+        assert_eq!(decoded.rejects[0].raw, "{\"c\":\"/w==\"}");
+        assert_eq!(column(&read_as(bytes, "BINARY"), "c"), ["6f6b", "ff"]);
+    }
+
+    #[test]
+    fn nested_values_are_taken_part_by_part() {
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int16Type, _, _>(vec![
+            Some(vec![Some(1), None]),
+            None,
+            Some(vec![Some(300)]),
+        ]));
+        let decoded = read_as(lists.clone(), "ARRAY<TINYINT>");
+        assert_eq!(
+            (column(&decoded, "c"), rejects(&decoded)),
+            (vec!["[1, ]".into(), "-".into()], vec![(3, Overflow)])
+        );
+        assert_eq!(
+            column(&read_as(lists, "STRING"), "c"),
+            ["[1,null]", "-", "[300]"]
+        );
+
+        let x: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+        let y: ArrayRef = Arc::new(StringArray::from(vec![None, Some("q\"")]));
+        let fields = vec![
+            Field::new("x", DataType::Int32, true),
+            Field::new("y", DataType::Utf8, true),
+        ];
+        let structs: ArrayRef = Arc::new(StructArray::new(fields.into(), vec![x, y], None));
+        let decoded = read_as(structs, "STRUCT<x: BIGINT, z: INT>");
+        assert_eq!(column(&decoded, "c"), ["{x: 1, z: }", "{x: 2, z: }"]);
+        let rescued = "{\"c\":{\"x\":2,\"y\":\"q\\\"\"},\"_file_path\":\"orders.parquet\"}";
+        assert_eq!(column(&decoded, "_rescued_data"), ["-", rescued]);
+
+        let mut maps = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+        maps.keys().append_value("k");
+        maps.values().append_value(5);
+        maps.append(true).unwrap();
+        let maps: ArrayRef = Arc::new(maps.finish());
+        assert_eq!(
+            column(&read_as(maps.clone(), "MAP<STRING, BIGINT>"), "c"),
+            ["{k: 5}"]
+        );
+        assert_eq!(column(&read_as(maps, "STRING"), "c"), ["{\"k\":5}"]);
+    }
+
+    #[test]
+    fn new_columns_take_a_wider_type_of_the_file() {
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("a", Arc::new(Int32Array::from(vec![1, 2]))),
+            ("u", Arc::new(UInt32Array::from(vec![1, 2]))),
+            ("big", Arc::new(UInt64Array::from(vec![1, 2]))),
+            ("t", Arc::new(Time64MicrosecondArray::from(vec![1, 2]))),
+            (
+                "empty",
+                Arc::new(StringArray::from(vec![None::<&str>, None])),
+            ),
+        ];
+        let bytes = file(columns);
+        let expected = [("u", "BIGINT"), ("big", "DECIMAL(20,0)"), ("t", "STRING")];
+        let decoded = case("a INT").read(&bytes);
+        assert_eq!(
+            new_columns(&decoded),
+            expected.map(|(name, ddl)| (name.to_string(), ddl.to_string()))
+        );
+        let mut grown = case("a INT");
+        grown.schema = grown.schema.extended(&decoded.new_columns);
+        let again = grown.read(&bytes);
+        assert_eq!(column(&again, "t"), ["00:00:00.000001", "00:00:00.000002"]);
+        assert!(again.new_columns.is_empty() && again.rejects.is_empty());
+        let rescued = case("a INT")
+            .evolution(SchemaEvolutionMode::Rescue)
+            .read(&bytes);
+        assert!(
+            column(&rescued, "_rescued_data")[0].starts_with("{\"u\":1,\"big\":1,\"t\":\"00:00")
+        );
+    }
+
+    #[test]
+    fn more_rows_than_one_batch_keep_their_numbers() {
+        let bytes = file(vec![(
+            "a",
+            Arc::new(Int64Array::from((0..20_000).collect::<Vec<_>>())),
+        )]);
+        let decoded = case("a SMALLINT").read(bytes);
+        assert_eq!(decoded.positions.last().unwrap().file_row, 20_000);
+        assert_eq!(column(&decoded, "a")[19_999], "19999");
+        assert_eq!(
+            case("a INT")
+                .read(file(vec![(
+                    "a",
+                    Arc::new(Int64Array::from(Vec::<i64>::new()))
+                )]))
+                .rows
+                .num_rows(),
+            0
+        );
+    }
 }

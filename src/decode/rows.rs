@@ -12,7 +12,6 @@ use crate::settings::{OnTypeMismatch, SchemaEvolutionMode, SourceSettings};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -75,7 +74,7 @@ pub(super) struct Rows<'a> {
     arrivals: Vec<Arrival>,
     arrival_indices: HashMap<String, usize>,
     slots: Vec<Cell<'a>>,
-    leftovers: Vec<(Cow<'a, str>, String)>,
+    leftovers: Vec<(String, String)>,
     arriving: Vec<(usize, DataType)>,
 }
 
@@ -140,14 +139,12 @@ impl<'a> Rows<'a> {
             Ok(cell) => {
                 self.slots[index] = cell;
                 if self.reader.has_unknown_field && self.mode != SchemaEvolutionMode::None {
-                    self.leftovers
-                        .push((Cow::Borrowed(field.name()), value.as_json()));
+                    self.leftovers.push((field.name().clone(), value.as_json()));
                 }
                 Ok(())
             }
             Err(_) if self.on_type_mismatch == OnTypeMismatch::Rescue => {
-                self.leftovers
-                    .push((Cow::Borrowed(field.name()), value.as_json()));
+                self.leftovers.push((field.name().clone(), value.as_json()));
                 Ok(())
             }
             Err(misfit) => Err(misfit_fault(field, &value.shown(), &misfit)),
@@ -157,7 +154,7 @@ impl<'a> Rows<'a> {
     /// Puts a value of the present record under a name that the schema lacks.
     pub(super) fn set_unknown<V: FieldValue<'a>>(
         &mut self,
-        name: &Cow<'a, str>,
+        name: &str,
         value: &V,
     ) -> Result<(), RecordFault> {
         if value.is_null() {
@@ -172,7 +169,7 @@ impl<'a> Rows<'a> {
                 Err(RecordFault::new(RejectReason::InvalidColumnName, detail))
             }
             SchemaEvolutionMode::Rescue => {
-                self.leftovers.push((name.clone(), value.as_json()));
+                self.leftovers.push((name.to_string(), value.as_json()));
                 Ok(())
             }
             SchemaEvolutionMode::AddNewColumns | SchemaEvolutionMode::FailOnNewColumns => {
