@@ -4,15 +4,18 @@
 //! whose framing is lost gives neither. Nothing depends on time zone, locale or other files. Which rejects are too
 //! many, and what keys and operations mean, is left to the caller.
 
+mod arrow_text;
 mod arrow_value;
 mod columns;
 mod csv;
+mod escape;
 mod format;
 mod infer;
 mod json;
 mod number;
 mod parquet;
 mod rows;
+mod text;
 mod time;
 mod token;
 mod unpack;
@@ -153,14 +156,14 @@ impl Decoded {
             .byte_offset
             .and_then(|offset| usize::try_from(offset).ok())
         else {
-            return arrow_value::row_json(&self.rows, index);
+            return arrow_text::row_json(&self.rows, index);
         };
         let length = usize::try_from(position.byte_length).unwrap_or(0);
         let bytes = self
             .text
             .get(start..start.saturating_add(length))
             .unwrap_or_default();
-        rows::lossless_text(bytes)
+        text::lossless_text(bytes)
     }
 }
 

@@ -1,14 +1,11 @@
-//! One value of an Arrow array: what it means for a column, and how it reads as JSON.
+//! One value of an Arrow array: what it means for a column.
 
-use super::rows::json_text;
+use super::arrow_text::{shown, value_json, value_text};
 use super::time;
 use super::value::{Cell, FieldValue, Misfit, ValueReader, check_map_keys, map_types};
 use crate::schema::delta_type;
 use arrow::array::*;
 use arrow::datatypes::*;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
-use base64::Engine;
-use chrono::{DateTime, SecondsFormat};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -64,7 +61,9 @@ impl<'a> FieldValue<'a> for ArrowValue<'a> {
             DataType::Struct(_) => self.structure(data_type, reader),
             DataType::Map(..) => self.map(data_type, reader),
             source if source.is_numeric() => self.number(data_type, reader),
-            _ if *data_type == DataType::Utf8 => Ok(Cell::Text(Cow::Owned(self.display()))),
+            _ if *data_type == DataType::Utf8 => {
+                Ok(Cell::Text(Cow::Owned(value_text(self.array, self.row)?)))
+            }
             source => Err(kind_misfit(source)),
         }
     }
@@ -78,11 +77,7 @@ impl<'a> FieldValue<'a> for ArrowValue<'a> {
     }
 
     fn shown(&self) -> String {
-        if self.array.data_type().is_nested() {
-            self.as_json()
-        } else {
-            self.display()
-        }
+        shown(self.array, self.row)
     }
 }
 
@@ -135,7 +130,7 @@ impl<'a> ArrowValue<'a> {
                 get::<Decimal128Array>(self.array)?.value(self.row),
             )),
             (_, target) if target.is_numeric() || *target == DataType::Utf8 => {
-                reader.text(&Cow::Owned(self.display()), target)
+                reader.text(&Cow::Owned(value_text(self.array, self.row)?), target)
             }
             (source, _) => Err(kind_misfit(source)),
         }
@@ -159,7 +154,7 @@ impl<'a> ArrowValue<'a> {
             DataType::Float32 if fits_float => Ok(Cell::Float(value)),
             DataType::Float32 if (value as f32).is_infinite() => Err(Misfit::overflow()),
             DataType::Float32 => Err(Misfit::mismatch("has more digits than the type keeps")),
-            DataType::Utf8 => Ok(Cell::Text(Cow::Owned(self.display()))),
+            DataType::Utf8 => Ok(Cell::Text(Cow::Owned(value_text(self.array, self.row)?))),
             target
                 if target.is_numeric()
                     && value.fract() == 0.0
@@ -181,7 +176,7 @@ impl<'a> ArrowValue<'a> {
                 Ok(Cell::Int(days))
             }
             DataType::Date32 => Err(Misfit::overflow()),
-            DataType::Utf8 => Ok(Cell::Text(Cow::Owned(self.display()))),
+            DataType::Utf8 => Ok(Cell::Text(Cow::Owned(value_text(self.array, self.row)?))),
             _ => Err(kind_misfit(&DataType::Date32)),
         }
     }
@@ -193,7 +188,7 @@ impl<'a> ArrowValue<'a> {
         data_type: &DataType,
     ) -> Result<Cell<'a>, Misfit> {
         match data_type {
-            DataType::Utf8 => return Ok(Cell::Text(Cow::Owned(self.display()))),
+            DataType::Utf8 => return Ok(Cell::Text(Cow::Owned(value_text(self.array, self.row)?))),
             DataType::Timestamp(_, zone) if zone.is_some() == is_instant => {}
             DataType::Timestamp(_, Some(_)) => return Err(Misfit::no_offset()),
             DataType::Timestamp(_, None) => {
@@ -281,41 +276,6 @@ impl<'a> ArrowValue<'a> {
         check_map_keys(&pairs)?;
         Ok(Cell::Map(pairs))
     }
-
-    /// The value as text, without quotes.
-    fn display(&self) -> String {
-        match self.array.data_type() {
-            DataType::Timestamp(..) => timestamp_text(self.array, self.row),
-            DataType::Binary | DataType::FixedSizeBinary(_) => {
-                let json = self.as_json();
-                json.trim_matches('"').to_string()
-            }
-            DataType::Float64 => match get::<Float64Array>(self.array) {
-                Ok(array) => float_text(array.value(self.row)),
-                Err(misfit) => misfit.why.into_owned(),
-            },
-            DataType::Float32 => match get::<Float32Array>(self.array) {
-                Ok(array) => float_text(array.value(self.row)),
-                Err(misfit) => misfit.why.into_owned(),
-            },
-            _ => formatted(self.array, self.row),
-        }
-    }
-}
-
-fn float_text(value: impl std::fmt::Debug) -> String {
-    match format!("{value:?}").as_str() {
-        "inf" => "Infinity".into(),
-        "-inf" => "-Infinity".into(),
-        text => text.into(),
-    }
-}
-
-fn formatted(array: &dyn Array, row: usize) -> String {
-    let options = FormatOptions::default();
-    let shown = ArrayFormatter::try_new(array, &options)
-        .and_then(|formatter| formatter.value(row).try_to_string());
-    shown.unwrap_or_else(|error| error.to_string())
 }
 
 fn bytes_cell<'a>(bytes: &'a [u8], data_type: &DataType) -> Result<Cell<'a>, Misfit> {
@@ -339,14 +299,14 @@ fn kind_misfit(source: &DataType) -> Misfit {
 }
 
 /// The array as what its type says it is.
-fn get<T: Array + 'static>(array: &dyn Array) -> Result<&T, Misfit> {
+pub(super) fn get<T: Array + 'static>(array: &dyn Array) -> Result<&T, Misfit> {
     array
         .as_any()
         .downcast_ref::<T>()
         .ok_or_else(|| kind_misfit(array.data_type()))
 }
 
-fn range_of(offsets: &[i32], row: usize) -> Range<usize> {
+pub(super) fn range_of(offsets: &[i32], row: usize) -> Range<usize> {
     let at = |index: usize| {
         offsets
             .get(index)
@@ -356,7 +316,7 @@ fn range_of(offsets: &[i32], row: usize) -> Range<usize> {
     at(row)..at(row + 1)
 }
 
-fn timestamp_value(array: &dyn Array, row: usize) -> Result<i64, Misfit> {
+pub(super) fn timestamp_value(array: &dyn Array, row: usize) -> Result<i64, Misfit> {
     Ok(match array.data_type() {
         DataType::Timestamp(TimeUnit::Second, _) => get::<TimestampSecondArray>(array)?.value(row),
         DataType::Timestamp(TimeUnit::Millisecond, _) => {
@@ -367,80 +327,4 @@ fn timestamp_value(array: &dyn Array, row: usize) -> Result<i64, Misfit> {
         }
         _ => get::<TimestampNanosecondArray>(array)?.value(row),
     })
-}
-
-/// ISO 8601, with `Z` for instants.
-fn timestamp_text(array: &dyn Array, row: usize) -> String {
-    let (per_second, is_instant) = match array.data_type() {
-        DataType::Timestamp(TimeUnit::Second, zone) => (1, zone.is_some()),
-        DataType::Timestamp(TimeUnit::Millisecond, zone) => (1000, zone.is_some()),
-        DataType::Timestamp(TimeUnit::Microsecond, zone) => (1_000_000, zone.is_some()),
-        DataType::Timestamp(TimeUnit::Nanosecond, zone) => (1_000_000_000, zone.is_some()),
-        _ => (1, false),
-    };
-    let value = timestamp_value(array, row).unwrap_or_default();
-    let nanos = u32::try_from(value.rem_euclid(per_second) * (1_000_000_000 / per_second))
-        .unwrap_or_default();
-    match DateTime::from_timestamp(value.div_euclid(per_second), nanos) {
-        None => value.to_string(),
-        Some(instant) if is_instant => instant.to_rfc3339_opts(SecondsFormat::AutoSi, true),
-        Some(wall) => wall
-            .to_rfc3339_opts(SecondsFormat::AutoSi, true)
-            .trim_end_matches('Z')
-            .to_string(),
-    }
-}
-
-/// A row as a JSON object; NULLs stand as `null`.
-pub(super) fn row_json(batch: &RecordBatch, row: usize) -> String {
-    let schema = batch.schema_ref();
-    let members = schema.fields().iter().zip(batch.columns());
-    let members = members
-        .map(|(field, array)| format!("{}:{}", json_text(field.name()), value_json(array, row)));
-    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
-}
-
-fn value_json(array: &dyn Array, row: usize) -> String {
-    let value = ArrowValue::at(array, row);
-    if value.is_null() {
-        return "null".into();
-    }
-    let shown = match array.data_type() {
-        DataType::Utf8 => get::<StringArray>(array).map(|array| json_text(array.value(row))),
-        DataType::Binary => get::<BinaryArray>(array).map(|array| base64_json(array.value(row))),
-        DataType::FixedSizeBinary(_) => {
-            get::<FixedSizeBinaryArray>(array).map(|array| base64_json(array.value(row)))
-        }
-        DataType::List(_) => get::<ListArray>(array).map(|list| {
-            let range = range_of(list.value_offsets(), row);
-            let elements: Vec<_> = range.map(|row| value_json(list.values(), row)).collect();
-            format!("[{}]", elements.join(","))
-        }),
-        DataType::Struct(_) => get::<StructArray>(array).map(|array| {
-            let members = array.fields().iter().zip(array.columns());
-            let members = members.map(|(field, array)| {
-                format!("{}:{}", json_text(field.name()), value_json(array, row))
-            });
-            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
-        }),
-        DataType::Map(..) => get::<MapArray>(array).map(|map| {
-            let members = range_of(map.value_offsets(), row).map(|row| {
-                let key = ArrowValue::at(map.keys().as_ref(), row).shown();
-                format!("{}:{}", json_text(&key), value_json(map.values(), row))
-            });
-            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
-        }),
-        DataType::Boolean => Ok(formatted(array, row)),
-        data_type if data_type.is_numeric() => {
-            let text = value.display();
-            let is_word = text.ends_with(|c: char| c.is_ascii_alphabetic());
-            Ok(if is_word { json_text(&text) } else { text })
-        }
-        _ => Ok(json_text(&value.display())),
-    };
-    shown.unwrap_or_else(|misfit| json_text(&misfit.why))
-}
-
-fn base64_json(bytes: &[u8]) -> String {
-    json_text(&base64::engine::general_purpose::STANDARD.encode(bytes))
 }

@@ -4,7 +4,8 @@
 //! say where the next record begins.
 
 use super::json::{invalid_utf8, too_large};
-use super::rows::{Place, RecordFault, Rows, json_text, lossless_text, shorten};
+use super::rows::{Place, RecordFault, Rows};
+use super::text::{json_text, lossless_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{RECORD_BYTES_MAX, infer};
 use crate::change::{FileFault, ParkReason, RejectReason};

@@ -1,6 +1,7 @@
 //! JSON lines: one object a line, ended by LF or CRLF; blank lines are no records.
 
-use super::rows::{Place, RecordFault, Rows, lossless_text};
+use super::rows::{Place, RecordFault, Rows};
+use super::text::lossless_text;
 use super::token::{self, Member, Token};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{RECORD_BYTES_MAX, infer};

@@ -3,7 +3,8 @@
 //! The Arrow types that a writer may have left in the file are not looked at; what the Parquet types say is the same
 //! for every writer. What one value becomes is left to `arrow_value`.
 
-use super::arrow_value::{ArrowValue, row_json};
+use super::arrow_text::row_json;
+use super::arrow_value::ArrowValue;
 use super::rows::{Place, RecordFault, Rows};
 use crate::change::{FileFault, ParkReason};
 use crate::schema::timestamp_type;
@@ -612,6 +613,14 @@ mod tests {
         assert!(
             column(&rescued, "_rescued_data")[0].starts_with("{\"u\":1,\"big\":1,\"t\":\"00:00")
         );
+    }
+
+    #[test]
+    fn values_without_a_text_form_are_no_text() {
+        let times: ArrayRef = Arc::new(Time32MillisecondArray::from(vec![1, -5]));
+        let decoded = read_as(times, "STRING");
+        assert_eq!(column(&decoded, "c"), ["00:00:00.001"]);
+        assert_eq!(rejects(&decoded), [(2, TypeMismatch)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! The rules are the same for every format: a text that reads exactly as the type is taken, anything inexact is not.
 
+use super::escape;
 use super::number::{self, Unfit};
 use super::time::{TimeFault, TimeFormats};
 use super::token::{self, Token};
@@ -193,7 +194,7 @@ impl ValueReader {
                     has_escapes: true,
                 },
                 _,
-            ) => self.text(&token::unescape(inner), data_type),
+            ) => self.text(&escape::unescape(inner), data_type),
             (Token::Text { inner, .. }, _) => self.text(&Cow::Borrowed(*inner), data_type),
             (_, DataType::Utf8) => Ok(Cell::Text(Cow::Borrowed(token.written()))),
             (Token::Number(_), DataType::Date32) if !self.formats.has_date_format() => {
