@@ -23,7 +23,9 @@ pub use append::{
 };
 pub use commit::{AppTransaction, CommitOutcome, Operation, TableCommit};
 pub use log::{TailRepair, repair_tail};
-pub use maintain::{CompactLimits, CompactReport, VacuumReport, compact, vacuum};
+pub use maintain::{
+    CompactLimits, CompactReport, VacuumReport, checkpoint_if_due, compact, vacuum,
+};
 pub use read::{FileScan, ScannedRows};
 pub use state::DataFile;
 pub use stats::{ColumnRange, StatValue};

@@ -616,3 +616,193 @@ async fn rows_of_another_type_leave_the_table_untouched() {
         Version(1)
     );
 }
+
+fn limits() -> CompactLimits {
+    CompactLimits {
+        small_file_bytes: 1 << 20,
+        target_file_bytes: 1 << 24,
+        small_files_min: 3,
+        deleted_share_min: 0.25,
+        bytes_max: 1 << 30,
+    }
+}
+
+async fn delete(table: &mut Table, path: &str, rows: &[u64]) {
+    let deleted = BTreeMap::from([(path.to_owned(), rows.iter().copied().collect())]);
+    let (removes, adds) = table.delete_rows(&deleted).await.unwrap();
+    let mut commit = TableCommit::new(Operation::Merge);
+    (commit.removes, commit.adds) = (removes, adds);
+    assert!(matches!(
+        table.commit(commit).await.unwrap(),
+        CommitOutcome::Committed(_)
+    ));
+}
+
+fn keys_of(table: &Table) -> Vec<i64> {
+    read_all(table, &["k"])
+        .column(0)
+        .as_primitive::<Int64Type>()
+        .values()
+        .to_vec()
+}
+
+#[tokio::test]
+async fn crash_before_a_compaction_commit_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 3).await;
+    let order = ["k".to_owned()];
+    let crash = crate::crash::CrashSwitch::stop_at(0);
+    assert!(
+        compact(&mut table, &order, &limits(), &crash)
+            .await
+            .is_err()
+    );
+    assert_eq!(
+        Table::open(folder.path()).await.unwrap().unwrap().version(),
+        Version(3)
+    );
+}
+
+#[tokio::test]
+async fn compaction_keeps_the_rows_orders_them_and_drops_vectors() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 4).await;
+    let twelve = ColumnRange::of("k", &Int64Array::from(vec![12])).unwrap();
+    let path = table.candidates(&[twelve])[0].path.clone();
+    delete(&mut table, &path, &[0, 9]).await;
+    let mut before = keys_of(&table);
+    before.sort_unstable();
+    let mut foreign = Table::open(folder.path()).await.unwrap().unwrap();
+    let _ = append(&mut foreign, &keys(100, 101)).await;
+    // The first attempt is a conflict, the second sees the foreign row.
+    let crash = crate::crash::CrashSwitch::counting();
+    let report = compact(&mut table, &["k".to_owned()], &limits(), &crash)
+        .await
+        .unwrap();
+    before.push(100);
+    assert_eq!(
+        (report.files_removed, report.files_added, report.rows),
+        (5, 1, 39)
+    );
+    assert_eq!(crash.reached().len(), 3);
+    assert_eq!(keys_of(&table), before);
+    assert_eq!(table.files().map(|file| file.deleted).sum::<i64>(), 0);
+    let reopened = Table::open(folder.path()).await.unwrap().unwrap();
+    assert_eq!(keys_of(&reopened), before);
+    assert_eq!(
+        count_and_sum(folder.path(), "k").await,
+        (39, before.iter().sum())
+    );
+    // Nothing is left to do, so nothing is committed.
+    let again = compact(&mut table, &["k".to_owned()], &limits(), &crash)
+        .await
+        .unwrap();
+    assert_eq!(
+        (again, table.version()),
+        (CompactReport::default(), reopened.version())
+    );
+}
+
+#[tokio::test]
+async fn one_vector_heavy_file_is_rewritten_and_a_light_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 2).await;
+    let paths: Vec<String> = table.files().map(|file| file.path.clone()).collect();
+    delete(&mut table, &paths[0], &[0, 1, 2]).await;
+    delete(&mut table, &paths[1], &[0]).await;
+    let crash = crate::crash::CrashSwitch::default();
+    let report = compact(&mut table, &[], &limits(), &crash).await.unwrap();
+    assert_eq!((report.files_removed, report.rows), (1, 7));
+    assert!(table.file(&paths[0]).is_none() && table.file(&paths[1]).is_some());
+    assert_eq!(count_and_sum(folder.path(), "k").await.0, 16);
+}
+
+const DAY: i64 = 86_400_000_000;
+const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
+
+#[tokio::test]
+async fn vacuum_refuses_a_retention_that_the_log_no_longer_covers() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table_with_commits(folder.path(), 3).await;
+    table.checkpoint_log().await.unwrap();
+    fs::remove_file(log_entry(folder.path(), 0)).unwrap();
+    assert!(vacuum(&table, WEEK, SystemClock.now(), true).await.is_err());
+}
+
+#[tokio::test]
+async fn vacuum_takes_only_old_files_that_nothing_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 3).await;
+    let path = table.files().next().unwrap().path.clone();
+    delete(&mut table, &path, &[0]).await;
+    delete(&mut table, &path, &[1]).await;
+    let orphan = table
+        .write_rows(table.schema(), &[keys(0, 5)])
+        .await
+        .unwrap()
+        .remove(0)
+        .path;
+    fs::write(
+        folder.path().join("_delta_log/00000000000000000009.json#1"),
+        "{",
+    )
+    .unwrap();
+    fs::write(folder.path().join("notes.txt"), "mine").unwrap();
+    let crash = crate::crash::CrashSwitch::default();
+    let _ = compact(&mut table, &[], &limits(), &crash).await.unwrap();
+    let now = SystemClock.now();
+    // Everything removed here was removed within the retention; the orphan is young.
+    let young = vacuum(&table, WEEK, now, false).await.unwrap();
+    assert_eq!(young, VacuumReport::default());
+    let listed = vacuum(&table, WEEK, now + 8 * DAY, true).await.unwrap();
+    // Three data files, two vector files, one orphan, one leftover of a broken write.
+    assert_eq!(listed.files.len(), 7, "{listed:?}");
+    assert!(listed.files.contains(&orphan) && listed.files.contains(&path));
+    assert!(folder.path().join(&orphan).exists());
+    let done = vacuum(&table, WEEK, now + 8 * DAY, false).await.unwrap();
+    assert_eq!(done, listed);
+    assert!(!folder.path().join(&orphan).exists() && folder.path().join("notes.txt").exists());
+    let again = vacuum(&table, WEEK, now + 8 * DAY, false).await.unwrap();
+    assert_eq!(again, VacuumReport::default());
+    assert_eq!(count_and_sum(folder.path(), "k").await.0, 28);
+}
+
+#[tokio::test]
+async fn vacuum_keeps_the_vector_of_a_live_file_and_odd_partitions() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Table::create(folder.path(), &spec(&keys_schema(), &["v"]))
+        .await
+        .unwrap();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![1, 2, 3, 4])),
+        Arc::new(StringArray::from(vec!["a b", "a b", "50%", "_x=y/\u{fc}"])),
+    ];
+    let _ = append(
+        &mut table,
+        &RecordBatch::try_new(keys_schema(), columns).unwrap(),
+    )
+    .await;
+    let path = table
+        .files()
+        .find(|file| file.rows == 2)
+        .unwrap()
+        .path
+        .clone();
+    delete(&mut table, &path, &[1]).await;
+    let done = vacuum(&table, WEEK, SystemClock.now() + 8 * DAY, false)
+        .await
+        .unwrap();
+    assert_eq!(done, VacuumReport::default());
+    assert_eq!(count_and_sum(folder.path(), "k").await, (3, 8));
+}
+
+#[tokio::test]
+async fn log_checkpoint_is_written_when_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 3).await;
+    let crash = crate::crash::CrashSwitch::default();
+    assert!(!checkpoint_if_due(&table, 4, &crash).await.unwrap());
+    let _ = append(&mut table, &keys(50, 51)).await;
+    assert!(checkpoint_if_due(&table, 4, &crash).await.unwrap());
+    assert!(!checkpoint_if_due(&table, 4, &crash).await.unwrap());
+}
