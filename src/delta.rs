@@ -6,7 +6,9 @@
 //! recomputes. What rows mean is left to bronze, quarantine and silver.
 
 mod append;
+mod changes;
 mod commit;
+mod create;
 mod deletion_vector;
 mod durable_store;
 mod log;
@@ -22,6 +24,7 @@ pub use append::{
     last_batch,
 };
 pub use commit::{AppTransaction, CommitOutcome, Operation, TableCommit};
+pub use create::TableSpec;
 pub use log::{TailRepair, repair_tail};
 pub use maintain::{
     CompactLimits, CompactReport, VacuumReport, checkpoint_if_due, compact, vacuum,
@@ -33,43 +36,21 @@ pub use write::RowWriter;
 pub(crate) use write::same_shape;
 
 use crate::change::Version;
-use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use delta_kernel::table_properties::DataSkippingNumIndexedCols;
+use arrow::datatypes::{Field, SchemaRef};
+use deltalake::kernel::Action;
 use deltalake::kernel::transaction::TransactionError;
-use deltalake::kernel::{Action, Add, AddCDCFile, Remove};
 use deltalake::logstore::{CommitOrBytes, LogStoreRef};
 use deltalake::{DeltaTable, DeltaTableBuilder, DeltaTableError};
 use durable_store::DurableStore;
-use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, ObjectStoreExt};
 use roaring::RoaringTreemap;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use url::Url;
 use uuid::Uuid;
-
-/// What a new table looks like.
-#[derive(Clone, Debug)]
-pub struct TableSpec {
-    /// The columns, partition columns included.
-    pub schema: SchemaRef,
-    /// Top-level columns, in the order of the folders.
-    pub partition_by: Vec<String>,
-    /// Whether readers can ask what changed (`delta.enableChangeDataFeed`).
-    pub change_data_feed: bool,
-    /// Whether rows may be deleted by vector (`delta.enableDeletionVectors`).
-    pub deletion_vectors: bool,
-    /// The name in the metadata.
-    pub name: Option<String>,
-    /// The description in the metadata.
-    pub description: Option<String>,
-    /// Further table properties.
-    pub properties: BTreeMap<String, String>,
-}
 
 /// One Delta table at one version, in memory. Reading is synchronous and may be done from many threads.
 #[derive(Debug)]
@@ -79,11 +60,6 @@ pub struct Table {
     log_store: LogStoreRef,
     state: state::TableState,
 }
-
-/// Change data files stand in this folder.
-const CHANGE_FOLDER: &str = "_change_data";
-/// As many columns from the left have statistics.
-const INDEXED_COLUMNS: u64 = 64;
 
 impl Table {
     /// Opens the newest version; `None` only if the folder certainly holds no table.
@@ -107,45 +83,6 @@ impl Table {
             log_store,
             state,
         }))
-    }
-
-    /// Creates version 0 if it is absent; an existing table is an error, never overwritten.
-    ///
-    /// If the program stops inside, there is a table or none, and an empty folder at most.
-    pub async fn create(root: &Path, spec: &TableSpec) -> Result<Table> {
-        let root = absolute(root)?;
-        let listing = log::list(&root)?;
-        if !listing.entries.is_empty() || !listing.checkpoints.is_empty() {
-            return Err(exists(&root));
-        }
-        log::certainly_no_table(&root)?;
-        check_partitions(spec)?;
-        let protocol =
-            protocol::for_new_table(&spec.schema, spec.change_data_feed, spec.deletion_vectors)?;
-        let (name, description) = (spec.name.as_deref(), spec.description.as_deref());
-        let actions = commit::creation(
-            protocol,
-            &spec.schema,
-            &spec.partition_by,
-            &properties(spec),
-            name,
-            description,
-        )?;
-        durable_store::create_folders(&root.join(log::LOG))
-            .map_err(|error| log::unavailable(&root, &error))?;
-        let (_, log_store) = connect(&root)?;
-        let entry = CommitOrBytes::LogBytes(commit::to_bytes(&actions)?);
-        match log_store.write_commit_entry(0, entry, Uuid::new_v4()).await {
-            Ok(()) => {}
-            Err(TransactionError::VersionAlreadyExists(_)) => return Err(exists(&root)),
-            Err(error) => return Err(write_error(&root, &error)),
-        }
-        Table::open(&root).await?.ok_or_else(|| {
-            Error::unavailable(format!(
-                "table {}: it is gone right after it was made",
-                root.display()
-            ))
-        })
     }
 
     /// Reads the newest version again, after a foreign commit.
@@ -286,146 +223,15 @@ impl Table {
         }
     }
 
-    /// Writes data files of `schema` (the table's, or a wider one that the same commit sets) that no log entry names yet; split by partition.
-    ///
-    /// If the program stops inside, nothing names the files and vacuum takes them.
-    pub async fn write_rows(&self, schema: SchemaRef, batches: &[RecordBatch]) -> Result<Vec<Add>> {
-        let mut writer = self.row_writer(schema)?;
-        for batch in batches {
-            writer.write(batch).await?;
-        }
-        writer.close().await
-    }
-
-    /// The same, fed batch by batch.
-    pub fn row_writer(&self, schema: SchemaRef) -> Result<RowWriter> {
-        let schema = self.as_stored(&schema)?;
-        self.writer(self.log_store.object_store(None), schema)
-    }
-
-    /// Writes change data files: the table's columns and `_change_type STRING` at the end.
-    pub async fn write_change_rows(&self, batches: &[RecordBatch]) -> Result<Vec<AddCDCFile>> {
-        let mut fields: Vec<_> = self.state.schema.fields().iter().cloned().collect();
-        fields.push(Arc::new(Field::new("_change_type", DataType::Utf8, true)));
-        let store = PrefixStore::new(self.log_store.object_store(None), CHANGE_FOLDER);
-        let mut writer = self.writer(Arc::new(store), Arc::new(Schema::new(fields)))?;
-        for batch in batches {
-            writer.write(batch).await?;
-        }
-        Ok(write::change_files(writer.close().await?, CHANGE_FOLDER))
-    }
-
-    fn writer(&self, store: Arc<dyn ObjectStore>, schema: SchemaRef) -> Result<RowWriter> {
-        let indexed = self
-            .property("delta.dataSkippingNumIndexedCols")
-            .and_then(|text| text.parse().ok());
-        let indexed = match indexed {
-            Some(-1) => DataSkippingNumIndexedCols::AllColumns,
-            Some(count) => {
-                DataSkippingNumIndexedCols::NumColumns(u64::try_from(count).unwrap_or(32))
-            }
-            None => DataSkippingNumIndexedCols::NumColumns(32),
-        };
-        RowWriter::new(
-            self.root.clone(),
-            store,
-            schema,
-            &self.state.partition_by,
-            indexed,
-        )
-    }
-
-    /// The schema as it will read back: through Delta's own types.
-    fn as_stored(&self, schema: &SchemaRef) -> Result<SchemaRef> {
-        match *schema == self.state.schema {
-            true => Ok(Arc::clone(schema)),
-            false => state::arrow_schema(&self.root, &commit::delta_schema(schema)?),
-        }
-    }
-
-    /// The actions that delete physical rows (path -> row numbers), one new vector file for all. A file that loses its last row gets only its `Remove`.
-    ///
-    /// Rows that are deleted already are left out; a file with no other is not touched.
-    pub async fn delete_rows(
-        &self,
-        deleted: &BTreeMap<String, RoaringTreemap>,
-    ) -> Result<(Vec<Remove>, Vec<Add>)> {
-        let (mut removes, mut kept, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
-        for (path, rows) in deleted {
-            let file = self
-                .file(path)
-                .ok_or_else(|| self.bug(format!("no such file: {path}")))?;
-            let old = self.deleted_rows(file)?;
-            let all = &old | rows;
-            if all.len() == old.len() {
-                continue;
-            }
-            if all.max().is_some_and(|row| row >= file.rows.unsigned_abs()) {
-                return Err(self.bug(format!("row beyond the end of {path}")));
-            }
-            removes.push(self.remove_of(file, true));
-            if all.len() < file.rows.unsigned_abs() {
-                kept.push(file);
-                vectors.push(all);
-            }
-        }
-        if vectors.is_empty() {
-            return Ok((removes, Vec::new()));
-        }
-        if self.property("delta.enableDeletionVectors") != Some("true") {
-            return Err(self.bug("deletion vectors are off".into()));
-        }
-        let encoded = deletion_vector::encode(&vectors)?;
-        self.put(&encoded.name, encoded.bytes).await?;
-        let adds = kept
-            .into_iter()
-            .zip(encoded.vectors)
-            .map(|(file, vector)| Add {
-                stats: Some(stats::with_wide_bounds(
-                    file.add.stats.as_deref(),
-                    file.rows,
-                )),
-                deletion_vector: Some(vector),
-                data_change: true,
-                ..file.add.clone()
-            });
-        Ok((removes, adds.collect()))
-    }
-
-    /// The action that takes a whole file out of the table.
-    pub fn remove_of(&self, file: &DataFile, data_change: bool) -> Remove {
-        Remove {
-            path: file.path.clone(),
-            data_change,
-            deletion_timestamp: Some(SystemClock.now() / 1000),
-            extended_file_metadata: Some(true),
-            partition_values: Some(file.add.partition_values.clone()),
-            size: Some(file.size),
-            tags: file.add.tags.clone(),
-            deletion_vector: file.add.deletion_vector.clone(),
-            base_row_id: None,
-            default_row_commit_version: None,
-        }
-    }
-
-    async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
-        let path = object_store::path::Path::from(name);
-        let stored = self
-            .log_store
-            .object_store(None)
-            .put(&path, bytes.into())
-            .await;
-        stored.map(|_| ()).map_err(|error| {
-            Error::unavailable(format!("table {}: {name}: {error}", self.root.display()))
-        })
-    }
-
     /// Writes the next log entry and applies it to this state.
     ///
     /// All files that it names must be on disk. If the program stops inside, the entry is there whole or not at all. An error means
     /// that nothing was committed, unless it says that the outcome is unclear: then open the table again and look at its transaction.
     pub async fn commit(&mut self, commit: TableCommit) -> Result<CommitOutcome> {
         self.check_append_only(&commit)?;
+        if let Some(schema) = &commit.schema {
+            self.check_extends(schema)?;
+        }
         let actions = commit::actions(&self.state, commit)?;
         let bytes = commit::to_bytes(&actions)?;
         // What cannot be applied must not be written.
@@ -464,6 +270,36 @@ impl Table {
                 "table {} has delta.appendOnly set, so no row of it can be replaced",
                 self.root.display()
             ))),
+        }
+    }
+
+    /// The columns of the table must stand first and unchanged, and old rows must be able to lack the others.
+    fn check_extends(&self, schema: &SchemaRef) -> Result<()> {
+        let known = &self.state.schema;
+        let refuse = |field: &Field, why: &str| {
+            Err(Error::disagreement(format!(
+                "table {}: column {} ({}) {why} in the new schema",
+                self.root.display(),
+                field.name(),
+                field.data_type()
+            )))
+        };
+        for (index, field) in known.fields().iter().enumerate() {
+            let fits = schema.fields().get(index).is_some_and(|new| {
+                new.name() == field.name() && same_shape(new.data_type(), field.data_type())
+            });
+            if !fits {
+                return refuse(field, "does not stand in its place");
+            }
+        }
+        match schema
+            .fields()
+            .iter()
+            .skip(known.fields().len())
+            .find(|new| !new.is_nullable())
+        {
+            Some(new) => refuse(new, "is new and must be nullable"),
+            None => Ok(()),
         }
     }
 
@@ -537,13 +373,31 @@ impl Table {
     }
 }
 
+/// The path without links, so that one table has one name; what does not exist yet is taken as typed.
 fn absolute(root: &Path) -> Result<PathBuf> {
-    std::path::absolute(root).map_err(|error| log::unavailable(root, &error))
-}
-
-fn exists(root: &Path) -> Error {
-    Error::disagreement(format!("there is a table already: {}", root.display()))
-        .hint("open it, or choose another folder")
+    let root = std::path::absolute(root).map_err(|error| log::unavailable(root, &error))?;
+    let mut missing = Vec::new();
+    let mut there = root.as_path();
+    loop {
+        match std::fs::canonicalize(there) {
+            Ok(path) => {
+                return Ok(missing
+                    .iter()
+                    .rev()
+                    .fold(path, |path, name| path.join(name)));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(log::unavailable(&root, &error)),
+        }
+        let (Some(above), Some(name)) = (there.parent(), there.file_name()) else {
+            return Err(Error::settings(format!(
+                "no such folder: {}",
+                root.display()
+            )));
+        };
+        missing.push(name);
+        there = above;
+    }
 }
 
 fn write_error(root: &Path, error: &TransactionError) -> Error {
@@ -566,51 +420,6 @@ fn connect(root: &Path) -> Result<(DurableStore, LogStoreRef)> {
         })
         .map_err(|error| state::library(root, &error))?;
     Ok((store, log_store))
-}
-
-fn check_partitions(spec: &TableSpec) -> Result<()> {
-    for column in &spec.partition_by {
-        let field = spec.schema.field_with_name(column).map_err(|_| {
-            Error::settings(format!(
-                "partition_by names a column that the table lacks: {column}"
-            ))
-        })?;
-        let kind = field.data_type();
-        if kind.is_nested()
-            || matches!(
-                kind,
-                DataType::Binary | DataType::Float32 | DataType::Float64
-            )
-        {
-            return Err(Error::settings(format!(
-                "partition column {column} cannot be of type {kind}"
-            )));
-        }
-    }
-    if spec.partition_by.len() >= spec.schema.fields().len() {
-        return Err(Error::settings(
-            "partition_by leaves no column for the data files",
-        ));
-    }
-    Ok(())
-}
-
-fn properties(spec: &TableSpec) -> BTreeMap<String, String> {
-    let mut properties = BTreeMap::from([
-        ("delta.checkpointInterval".to_owned(), "100".to_owned()),
-        (
-            "delta.dataSkippingNumIndexedCols".to_owned(),
-            INDEXED_COLUMNS.to_string(),
-        ),
-    ]);
-    if spec.change_data_feed {
-        properties.insert("delta.enableChangeDataFeed".into(), "true".into());
-    }
-    if spec.deletion_vectors {
-        properties.insert("delta.enableDeletionVectors".into(), "true".into());
-    }
-    properties.extend(spec.properties.clone());
-    properties
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ pub async fn append_once(
         {
             return already_applied(table, append).await;
         }
-        check_extends(table, &append.schema)?;
+        table.check_extends(&append.schema)?;
         let new = match &adds {
             Some(adds) => Vec::clone(adds),
             None => adds
@@ -173,25 +173,6 @@ async fn already_applied(table: &Table, append: &Append<'_>) -> Result<AppendCom
 fn rows_of(add: &Add) -> u64 {
     let rows = add.stats.as_deref().and_then(super::stats::record_count);
     rows.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0)
-}
-
-/// The columns of the table must stand first and unchanged.
-fn check_extends(table: &Table, schema: &SchemaRef) -> Result<()> {
-    for (index, field) in table.schema().fields().iter().enumerate() {
-        let fits = schema.fields().get(index).is_some_and(|new| {
-            new.name() == field.name()
-                && super::write::same_shape(new.data_type(), field.data_type())
-        });
-        if !fits {
-            return Err(Error::disagreement(format!(
-                "table {}: column {} ({}) does not stand so in the schema of the batch",
-                table.root().display(),
-                field.name(),
-                field.data_type()
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn plan(

@@ -58,6 +58,13 @@ pub fn repair_tail(root: &Path) -> Result<Option<TailRepair>> {
     let Some((version, path, damage)) = damaged_tail(&listing)? else {
         return Ok(None);
     };
+    if let Some((newer, _)) = listing.checkpoints.range(version..).next_back() {
+        return Err(Error::disagreement(format!(
+            "table {}: log entry of version {version} is damaged ({damage}) although the log checkpoint of version {newer} confirms it",
+            root.display()
+        ))
+        .hint("give the entry back from a backup"));
+    }
     let folder = root.join(LOG);
     let kept_as = unused_name(&folder, &format!(".landfall-damaged-{version:020}.json"));
     std::fs::rename(&path, &kept_as)
@@ -358,6 +365,14 @@ mod tests {
         assert!(repair.kept_as.exists());
         assert_eq!(repair_tail(folder.path()).unwrap(), None);
         assert!(inspect(folder.path(), &list(folder.path()).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn damaged_entry_that_a_checkpoint_confirms_is_not_taken_out() {
+        let checkpoint = "00000000000000000001.checkpoint.parquet";
+        let folder = log_with(&[(ZERO, "{}"), (ONE, ""), (checkpoint, "PAR1")]);
+        assert!(repair_tail(folder.path()).is_err());
+        assert!(folder.path().join(LOG).join(ONE).exists());
     }
 
     #[test]

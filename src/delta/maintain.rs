@@ -4,11 +4,11 @@
 //! within the retention can name. When it is worth it is left to the callers.
 
 use super::append::column_names;
+use super::changes::CHANGE_FOLDER;
 use super::log::{self, LOG, unavailable};
 use super::state::DataFile;
 use super::{
-    CHANGE_FOLDER, CommitOutcome, Operation, StatValue, Table, TableCommit, commit,
-    deletion_vector, stats,
+    CommitOutcome, Operation, StatValue, Table, TableCommit, commit, deletion_vector, stats,
 };
 use crate::clock::Micros;
 use crate::crash::{CrashPoint, CrashSwitch};
@@ -143,7 +143,7 @@ fn bins<'a>(
     let (mut bins, mut left) = (Vec::new(), limits.bytes_max);
     for (_, files) in partitions {
         let small = |file: &&DataFile| file.size.unsigned_abs() < limits.small_file_bytes;
-        let enough = files.iter().copied().filter(|file| small(&file)).count()
+        let enough = files.iter().copied().filter(|file| small(file)).count()
             >= limits.small_files_min.max(2);
         let mut chosen: Vec<&DataFile> = files
             .into_iter()

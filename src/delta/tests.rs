@@ -1,14 +1,17 @@
 //! Scenarios of a whole table on a temp folder; what is read back also goes through the library's own provider.
 
 use super::*;
+use crate::clock::{Clock, SystemClock};
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
-    Float64Array, Int32Array, Int64Array, ListArray, StringArray, StructArray,
+    Float64Array, Int32Array, Int64Array, ListArray, MapArray, StringArray, StructArray,
     TimestampMicrosecondArray,
 };
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Int64Type, TimeUnit};
+use arrow::datatypes::{DataType, Int64Type, Schema, TimeUnit};
 use deltalake::datafusion::prelude::SessionContext;
+use deltalake::kernel::Remove;
 use std::fs;
 
 fn spec(schema: &SchemaRef, partition_by: &[&str]) -> TableSpec {
@@ -170,6 +173,84 @@ async fn foreign_commit_is_a_conflict_and_reload_sees_it() {
 }
 
 #[tokio::test]
+async fn unclear_outcome_is_an_error_and_the_table_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 1).await;
+    let (log, aside) = (folder.path().join(log::LOG), folder.path().join("aside"));
+    fs::rename(&log, &aside).unwrap();
+    fs::write(&log, "in the way").unwrap();
+    let error = table
+        .commit(TableCommit::new(Operation::Write))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.kind(),
+        crate::error::ErrorKind::Unavailable,
+        "{error}"
+    );
+    fs::remove_file(&log).unwrap();
+    fs::rename(&aside, &log).unwrap();
+    assert_eq!(
+        append(&mut table, &keys(10, 20)).await,
+        CommitOutcome::Committed(Version(2))
+    );
+}
+
+#[tokio::test]
+async fn schema_that_drops_or_changes_a_column_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 1).await;
+    let (key, text) = (
+        Field::new("k", DataType::Int64, true),
+        Field::new("v", DataType::Utf8, true),
+    );
+    for fields in [
+        vec![key.clone()],
+        vec![text.clone(), key.clone()],
+        vec![Field::new("k", DataType::Utf8, true), text.clone()],
+        vec![key, text, Field::new("new", DataType::Utf8, false)],
+    ] {
+        let mut commit = TableCommit::new(Operation::Write);
+        commit.schema = Some(Arc::new(Schema::new(fields)));
+        assert!(table.commit(commit).await.is_err());
+    }
+    assert!(!table.has_foreign_commit().await.unwrap());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn table_behind_a_link_is_the_same_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    fs::create_dir(folder.path().join("real")).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("real"), &link).unwrap();
+    let mut table = table_with_commits(&link.join("t"), 1).await;
+    let mut direct = Table::open(&folder.path().join("real/../real/t"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((table.root(), table.id()), (direct.root(), direct.id()));
+    let _ = append(&mut direct, &keys(10, 20)).await;
+    assert!(table.has_foreign_commit().await.unwrap());
+    table.reload().await.unwrap();
+    assert_eq!(count_and_sum(&link.join("t"), "k").await.0, 20);
+}
+
+#[test]
+fn table_can_be_shared_and_its_work_moved_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    fn moved<T: Send>(_: impl FnOnce(&'static mut Table) -> T) {}
+    shared::<Table>();
+    shared::<DataFile>();
+    moved(|table| table.commit(TableCommit::new(Operation::Write)));
+    moved(|table| table.reload());
+    moved(|table| table.write_rows(table.schema(), &[]));
+    moved(|table| table.write_change_rows(&[]));
+    moved(|table| table.checkpoint_log());
+    moved(|table| table.files().next().map(|file| table.scan(file, &[])));
+}
+
+#[tokio::test]
 async fn commit_that_cannot_be_applied_is_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = table_with_commits(folder.path(), 1).await;
@@ -305,6 +386,14 @@ fn nested_schema() -> SchemaRef {
         Field::new("bin", DataType::Binary, true),
         Field::new("list", DataType::List(element), true),
         Field::new("s", DataType::Struct(inner.into()), true),
+        Field::new_map(
+            "m",
+            "key_value",
+            Field::new("key", DataType::Utf8, false),
+            Field::new("value", DataType::Int64, true),
+            false,
+            true,
+        ),
     ]))
 }
 
@@ -362,8 +451,33 @@ fn nested_rows(schema: &SchemaRef) -> RecordBatch {
         ])),
         Arc::new(list),
         Arc::new(StructArray::new(inner.clone(), inner_columns, None)),
+        Arc::new(map_rows(schema.field(10).data_type())),
     ];
     RecordBatch::try_new(Arc::clone(schema), columns).unwrap()
+}
+
+/// `{x: 1, y: NULL}`, NULL, `{}`.
+fn map_rows(kind: &DataType) -> MapArray {
+    let DataType::Map(entries, _) = kind else {
+        unreachable!()
+    };
+    let DataType::Struct(fields) = entries.data_type() else {
+        unreachable!()
+    };
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringArray::from(vec!["x", "y"])),
+        Arc::new(Int64Array::from(vec![Some(1), None])),
+    ];
+    let entries_rows = StructArray::new(fields.clone(), columns, None);
+    let offsets = OffsetBuffer::new(vec![0, 2, 2, 2].into());
+    let nulls = NullBuffer::from(vec![true, false, true]);
+    MapArray::new(
+        Arc::clone(entries),
+        offsets,
+        entries_rows,
+        Some(nulls),
+        false,
+    )
 }
 
 #[tokio::test]
