@@ -920,3 +920,108 @@ async fn log_checkpoint_is_written_when_due() {
     assert!(checkpoint_if_due(&table, 4, &crash).await.unwrap());
     assert!(!checkpoint_if_due(&table, 4, &crash).await.unwrap());
 }
+
+#[tokio::test]
+async fn typed_partition_values_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("day", DataType::Date32, true),
+        Field::new("at", utc, true),
+        Field::new("d", DataType::Decimal128(20, 4), true),
+        Field::new("ok", DataType::Boolean, true),
+        Field::new("i", DataType::Int32, true),
+        Field::new("n", DataType::Timestamp(TimeUnit::Microsecond, None), true),
+        Field::new("k", DataType::Int64, true),
+    ]));
+    let decimal = Decimal128Array::from(vec![Some(-12), Some(1_234_567), None]);
+    let at = vec![Some(-1), Some(1_704_067_200_123_456), None];
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Date32Array::from(vec![Some(-1), Some(19_000), None])),
+        Arc::new(TimestampMicrosecondArray::from(at.clone()).with_timezone("UTC")),
+        Arc::new(decimal.with_precision_and_scale(20, 4).unwrap()),
+        Arc::new(BooleanArray::from(vec![Some(true), Some(false), None])),
+        Arc::new(Int32Array::from(vec![Some(-5), Some(5), None])),
+        Arc::new(TimestampMicrosecondArray::from(at)),
+        Arc::new(Int64Array::from(vec![0, 1, 2])),
+    ];
+    let rows = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let spec = spec(&schema, &["day", "at", "d", "ok", "i", "n"]);
+    let mut table = Table::create(folder.path(), &spec).await.unwrap();
+    let _ = append(&mut table, &rows).await;
+    for table in [&table, &Table::open(folder.path()).await.unwrap().unwrap()] {
+        let names: Vec<&str> = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        let read = read_all(table, &names);
+        let order = arrow::compute::sort_to_indices(read.column(6), None, None).unwrap();
+        let read = arrow::compute::take_record_batch(&read, &order).unwrap();
+        assert_eq!(read, rows);
+    }
+    assert_eq!(count_and_sum(folder.path(), "i").await, (3, 0));
+}
+
+#[tokio::test]
+async fn the_library_compacts_and_appends_and_we_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 3).await;
+    let path = table.files().next().unwrap().path.clone();
+    delete(&mut table, &path, &[0, 1]).await;
+    let left: i64 = keys_of(&table).iter().sum();
+    let url = Url::from_directory_path(folder.path()).unwrap();
+    let library = DeltaTableBuilder::from_url(url)
+        .unwrap()
+        .load()
+        .await
+        .unwrap();
+    let (library, _) = library.optimize().await.unwrap();
+    library.write([keys(100, 103)]).await.unwrap();
+    assert_eq!(
+        append(&mut table, &keys(200, 201)).await,
+        CommitOutcome::Conflict
+    );
+    table.reload().await.unwrap();
+    assert_eq!(table.file_count(), 2);
+    assert_eq!(
+        append(&mut table, &keys(200, 201)).await,
+        CommitOutcome::Committed(Version(7))
+    );
+    let path = table
+        .files()
+        .find(|file| file.rows == 28)
+        .unwrap()
+        .path
+        .clone();
+    delete(&mut table, &path, &[5]).await;
+    assert_eq!(table.row_count(), 31);
+    assert_eq!(keys_of(&table).len(), 31);
+    let (count, sum) = count_and_sum(folder.path(), "k").await;
+    assert_eq!(count, 31);
+    assert_eq!(sum, keys_of(&table).iter().sum::<i64>());
+    assert!(sum > left);
+}
+
+#[tokio::test]
+async fn commit_tells_its_metrics_and_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Table::create(folder.path(), &spec(&keys_schema(), &[]))
+        .await
+        .unwrap();
+    let mut commit = TableCommit::new(Operation::Merge);
+    commit.metric("numTargetRowsInserted", 7);
+    commit.parameters.insert("batchId".into(), "3".into());
+    assert!(matches!(
+        table.commit(commit).await.unwrap(),
+        CommitOutcome::Committed(_)
+    ));
+    let entry = fs::read_to_string(log_entry(folder.path(), 1)).unwrap();
+    let info: serde_json::Value = serde_json::from_str(entry.lines().next().unwrap()).unwrap();
+    let info = &info["commitInfo"];
+    assert_eq!(info["operation"], "MERGE");
+    assert_eq!(info["operationMetrics"]["numTargetRowsInserted"], "7");
+    assert_eq!(info["operationParameters"]["batchId"], "3");
+    assert_eq!(info["readVersion"], 0);
+    assert_eq!(info["isBlindAppend"], false);
+}
