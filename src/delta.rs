@@ -231,6 +231,7 @@ impl Table {
         self.check_append_only(&commit)?;
         if let Some(schema) = &commit.schema {
             self.check_extends(schema)?;
+            create::check_names(schema)?;
         }
         let actions = commit::actions(&self.state, commit)?;
         let bytes = commit::to_bytes(&actions)?;

@@ -4,10 +4,10 @@
 
 use super::{Table, absolute, commit, connect, durable_store, log, protocol, write_error};
 use crate::error::{Error, Result};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
 use deltalake::kernel::transaction::TransactionError;
 use deltalake::logstore::CommitOrBytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -44,6 +44,7 @@ impl Table {
             return Err(exists(&root));
         }
         log::certainly_no_table(&root)?;
+        check_names(&spec.schema)?;
         check_partitions(spec)?;
         let protocol =
             protocol::for_new_table(&spec.schema, spec.change_data_feed, spec.deletion_vectors)?;
@@ -122,4 +123,38 @@ fn properties(spec: &TableSpec) -> BTreeMap<String, String> {
     }
     properties.extend(spec.properties.clone());
     properties
+}
+
+/// Characters that Delta takes in no column name.
+const FORBIDDEN: &[char] = &[' ', ',', ';', '{', '}', '(', ')', '\n', '\t', '='];
+
+/// Refuses names that would make the table unreadable for others: Delta compares names without case and forbids some characters.
+pub(super) fn check_names(schema: &Schema) -> Result<()> {
+    check_fields(schema.fields())
+}
+
+fn check_fields(fields: &Fields) -> Result<()> {
+    let mut known = BTreeSet::new();
+    for field in fields {
+        let name = field.name();
+        let refuse = |why: &str| {
+            Err(Error::settings(format!("column name {why}: {name:?}")).hint("rename the column"))
+        };
+        if name.is_empty() || name.contains(FORBIDDEN) {
+            return refuse("is empty or has a character that Delta does not take");
+        }
+        if !known.insert(name.to_lowercase()) {
+            return refuse("stands twice, or differs from another in case only");
+        }
+        check_inner(field.data_type())?;
+    }
+    Ok(())
+}
+
+fn check_inner(data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::Struct(fields) => check_fields(fields),
+        DataType::List(field) | DataType::Map(field, _) => check_inner(field.data_type()),
+        _ => Ok(()),
+    }
 }

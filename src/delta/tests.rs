@@ -1025,3 +1025,107 @@ async fn commit_tells_its_metrics_and_parameters() {
     assert_eq!(info["readVersion"], 0);
     assert_eq!(info["isBlindAppend"], false);
 }
+
+#[tokio::test]
+async fn names_that_delta_does_not_take_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = |names: &[&str]| {
+        let fields: Vec<Field> = names
+            .iter()
+            .map(|name| Field::new(*name, DataType::Int64, true))
+            .collect();
+        Arc::new(Schema::new(fields))
+    };
+    for names in [
+        &["a b"][..],
+        &["x=y"],
+        &["a", "A"],
+        &[""],
+        &["a,b"],
+        &["a\n"],
+    ] {
+        let created = Table::create(folder.path(), &spec(&schema(names), &[])).await;
+        assert!(created.is_err(), "{names:?}");
+    }
+    let names = [
+        "a.b", "\u{fc}", "select", "a-b", "a/b", "a\"b", "`", "%41", "0",
+    ];
+    let columns: Vec<ArrayRef> = (0..names.len())
+        .map(|n| Arc::new(Int64Array::from(vec![n as i64])) as ArrayRef)
+        .collect();
+    let rows = RecordBatch::try_new(schema(&names), columns).unwrap();
+    let mut table = Table::create(folder.path(), &spec(&schema(&names), &[]))
+        .await
+        .unwrap();
+    let _ = append(&mut table, &rows).await;
+    table.checkpoint_log().await.unwrap();
+    let table = Table::open(folder.path()).await.unwrap().unwrap();
+    assert_eq!(read_all(&table, &names), rows);
+}
+
+#[tokio::test]
+async fn dates_and_times_beyond_the_statistics_are_refused_without_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("day", DataType::Date32, true),
+        Field::new("at", utc, true),
+    ]));
+    let table = Table::create(folder.path(), &spec(&schema, &[]))
+        .await
+        .unwrap();
+    for (day, at) in [(i32::MAX, 0), (i32::MIN, 0), (0, i64::MAX), (0, i64::MIN)] {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Date32Array::from(vec![day, 0])),
+            Arc::new(TimestampMicrosecondArray::from(vec![0, at]).with_timezone("UTC")),
+        ];
+        let rows = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+        let error = table
+            .write_rows(Arc::clone(&schema), &[rows])
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), crate::error::ErrorKind::Input, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn long_and_odd_texts_are_never_ruled_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = [
+        "\u{10ffff}".repeat(100),
+        "\u{e9}".repeat(100),
+        format!("x{}", "\u{e9}".repeat(100)),
+        "\0".repeat(100),
+        "a".repeat(10_000),
+        format!("{}\u{10ffff}", "a".repeat(62)),
+        "\u{7f}".repeat(80),
+        String::new(),
+    ];
+    let mut table = Table::create(folder.path(), &spec(&keys_schema(), &[]))
+        .await
+        .unwrap();
+    for (key, text) in texts.iter().enumerate() {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(vec![key as i64])),
+            Arc::new(StringArray::from(vec![text.as_str()])),
+        ];
+        let _ = append(
+            &mut table,
+            &RecordBatch::try_new(keys_schema(), columns).unwrap(),
+        )
+        .await;
+    }
+    table.checkpoint_log().await.unwrap();
+    for table in [&table, &Table::open(folder.path()).await.unwrap().unwrap()] {
+        for (key, text) in texts.iter().enumerate() {
+            let range = ColumnRange::of("v", &StringArray::from(vec![text.as_str()])).unwrap();
+            let candidates = table.candidates(&[range]);
+            let key = ColumnRange::of("k", &Int64Array::from(vec![key as i64])).unwrap();
+            let holder = table.candidates(&[key])[0];
+            assert!(
+                candidates.iter().any(|file| file.path == holder.path),
+                "{text:.80?}"
+            );
+        }
+    }
+}

@@ -6,9 +6,10 @@
 use super::state::library;
 use super::stats;
 use crate::error::{Error, ErrorKind, Result};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{cast, max, min};
+use arrow::datatypes::{DataType, Date32Type, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use chrono::DateTime;
 use delta_kernel::table_properties::DataSkippingNumIndexedCols;
 use deltalake::datafile::writer::{DeltaWriter, WriterConfig};
 use deltalake::kernel::{Add, AddCDCFile};
@@ -68,6 +69,9 @@ impl RowWriter {
         }
         if batch.num_rows() == 0 {
             return Ok(());
+        }
+        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
+            refuse_far_times(field.name(), column)?;
         }
         self.writer
             .write(&batch)
@@ -178,6 +182,51 @@ pub(crate) fn same_shape(a: &DataType, b: &DataType) -> bool {
                     .all(|(a, b)| a.name() == b.name() && same_shape(a.data_type(), b.data_type()))
         }
         (a, b) => a == b,
+    }
+}
+
+/// Dates and times beyond the years that statistics can name (about 262,000 either side) would stop the writer of the library.
+fn refuse_far_times(name: &str, column: &ArrayRef) -> Result<()> {
+    let range = match column.data_type() {
+        DataType::Struct(_) => {
+            return column
+                .as_struct()
+                .columns()
+                .iter()
+                .try_for_each(|inner| refuse_far_times(name, inner));
+        }
+        DataType::List(_) => return refuse_far_times(name, column.as_list::<i32>().values()),
+        DataType::Map(_, _) => {
+            let entries = column.as_map().entries();
+            return entries
+                .columns()
+                .iter()
+                .try_for_each(|inner| refuse_far_times(name, inner));
+        }
+        DataType::Date32 => {
+            let days = column.as_primitive::<Date32Type>();
+            let micros = |day: i32| i64::from(day).checked_mul(86_400_000_000);
+            min(days)
+                .zip(max(days))
+                .map(|(from, to)| (micros(from), micros(to)))
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            let times = column.as_primitive::<TimestampMicrosecondType>();
+            min(times)
+                .zip(max(times))
+                .map(|(from, to)| (Some(from), Some(to)))
+        }
+        _ => None,
+    };
+    let near = |micros: Option<i64>| {
+        micros.is_some_and(|micros| DateTime::from_timestamp_micros(micros).is_some())
+    };
+    match range {
+        Some((from, to)) if !near(from) || !near(to) => Err(Error::new(
+            ErrorKind::Input,
+            format!("column {name}: a date or time is beyond what a table can hold"),
+        )),
+        _ => Ok(()),
     }
 }
 
