@@ -12,7 +12,7 @@ use futures::StreamExt;
 use landfall::error::{Error, Result};
 use landfall::query::Rows;
 use parquet::arrow::ArrowWriter;
-use serde_json::{Map, Value};
+use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
 /// Prints rows on stdout.
@@ -33,17 +33,37 @@ pub async fn print_rows(rows: Rows, format: RowFormat) -> Result<()> {
     reader_gone(printer.finish()).map(|_| ())
 }
 
-/// Prints the objects of a list, or one object that is no list.
-pub fn print_json(value: &Value, mode: JsonMode) -> Result<()> {
-    let mut out = io::BufWriter::new(io::stdout());
-    let written = match (mode, value) {
-        (JsonMode::Lines, Value::Array(items)) => {
-            items.iter().try_for_each(|item| writeln!(out, "{item}"))
+/// Prints a list: one array, or one object a line.
+pub fn print_json_list<T: Serialize>(items: &[T], mode: JsonMode) -> Result<()> {
+    match mode {
+        JsonMode::Document => print_json(&items),
+        JsonMode::Lines => {
+            let lines: Vec<String> = items
+                .iter()
+                .map(|item| serde_json::to_string(item).map_err(json_bug))
+                .collect::<Result<_>>()?;
+            print_lines(lines.iter().map(String::as_str))
         }
-        (JsonMode::Lines, single) => writeln!(out, "{single}"),
-        (JsonMode::Document, document) => writeln!(out, "{document:#}"),
-    };
+    }
+}
+
+/// Prints one document; members keep the order of the type.
+pub fn print_json<T: Serialize>(document: &T) -> Result<()> {
+    let text = serde_json::to_string_pretty(document).map_err(json_bug)?;
+    print_lines([text.as_str()])
+}
+
+/// Prints lines of text. A reader that went away is no error.
+pub fn print_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let mut out = io::BufWriter::new(io::stdout());
+    let written = lines
+        .into_iter()
+        .try_for_each(|line| writeln!(out, "{line}"));
     reader_gone(written.and_then(|()| out.flush())).map(|_| ())
+}
+
+fn json_bug(error: serde_json::Error) -> Error {
+    Error::bug(format!("json: {error}"))
 }
 
 /// `Some` when nobody reads stdout any more.
@@ -164,13 +184,10 @@ fn refuse_same_names(schema: &SchemaRef) -> Result<()> {
     Ok(())
 }
 
-fn object(batch: &RecordBatch, row: usize) -> Value {
-    let schema = batch.schema();
-    let fields = schema.fields().iter().zip(batch.columns());
-    let object: Map<String, Value> = fields
-        .map(|(field, column)| (field.name().clone(), cell::json(column, row)))
-        .collect();
-    Value::Object(object)
+fn object(batch: &RecordBatch, row: usize) -> String {
+    let schema = batch.schema_ref();
+    let columns = schema.fields().iter().zip(batch.columns());
+    cell::object(columns.map(|(field, column)| (field.name().as_str(), cell::json(column, row))))
 }
 
 fn csv_rows(out: &mut impl Write, batch: &RecordBatch) -> io::Result<()> {
@@ -267,6 +284,7 @@ fn table_cell(text: Option<String>) -> String {
 mod tests {
     use super::*;
     use arrow::array::{ArrayRef, Decimal128Array, StringArray, TimestampMicrosecondArray};
+    use serde_json::Value;
     use std::sync::Arc;
 
     fn batch() -> RecordBatch {
@@ -324,6 +342,10 @@ mod tests {
     #[test]
     fn json_has_decimals_and_times_as_texts() {
         let lines = print(RowFormat::Jsonl, &[batch()]);
+        assert!(
+            lines.starts_with("{\"amount\":\"12345678901234567.89\",\"at\":"),
+            "{lines}"
+        );
         let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
         assert_eq!(first["amount"], "12345678901234567.89");
         assert_eq!(first["at"], "1970-01-01T00:00:01.500000Z");

@@ -18,7 +18,7 @@ use deltalake::datafusion::common::{Column, DataFusionError};
 use deltalake::datafusion::execution::context::SQLOptions;
 use deltalake::datafusion::logical_expr::Expr;
 use deltalake::datafusion::prelude::{DataFrame, SessionContext};
-use deltalake::delta_datafusion::create_session;
+use deltalake::delta_datafusion::{DeltaSessionContext, create_session};
 use deltalake::{DeltaTable, DeltaTableBuilder, DeltaTableError};
 use function::TableChanges;
 use futures::stream::{BoxStream, StreamExt};
@@ -127,7 +127,7 @@ fn order_of(pipeline: &PipelineSettings, layer: Layer) -> Vec<String> {
 ///
 /// Only statements that read are taken. Fails with the kind `Settings` when the statement is wrong.
 pub async fn sql(settings: &Settings, statement: &str) -> Result<Rows> {
-    let session = session();
+    let session = session_with_catalog()?;
     let tables = register(&session, settings, statement).await?;
     let changes = Arc::new(TableChanges::new(tables));
     // Table functions, unlike others, are looked up in the case in which they are written.
@@ -174,13 +174,14 @@ async fn register(
     let catalog = session
         .catalog(&session.state().config_options().catalog.default_catalog)
         .ok_or_else(|| Error::bug("the session has no catalog"))?;
+    let wants_all = asks_for_tables(statement);
     let mut tables = HashMap::new();
     for layer in Layer::ALL {
         let schema = Arc::new(MemorySchemaProvider::new());
         for pipeline in settings
             .pipelines
             .iter()
-            .filter(|known| statement.contains(&known.name))
+            .filter(|known| wants_all || statement.contains(&known.name))
         {
             let Some(path) = layer.path(pipeline).filter(|path| is_table(path)) else {
                 continue;
@@ -202,6 +203,22 @@ async fn register(
 /// A session in which identifiers keep their case.
 pub(crate) fn session() -> SessionContext {
     create_session().into_inner()
+}
+
+/// A session that also answers `SHOW TABLES` and `information_schema`.
+fn session_with_catalog() -> Result<SessionContext> {
+    let shown = (
+        "datafusion.catalog.information_schema".to_string(),
+        "true".to_string(),
+    );
+    let session = DeltaSessionContext::new_with_session_overrides(&HashMap::from([shown]));
+    Ok(session.map_err(table_error)?.into_inner())
+}
+
+/// Whether the statement asks for the tables themselves.
+fn asks_for_tables(statement: &str) -> bool {
+    let words = statement.to_ascii_lowercase();
+    words.contains("information_schema") || words.trim_start().starts_with("show ")
 }
 
 fn is_table(path: &Path) -> bool {
@@ -595,6 +612,12 @@ mod tests {
         let statement = "select Upper(status) as S from silver.Orders where Id = 2";
         assert_eq!(lake.sql(statement).await.unwrap(), "PAID");
         assert!(lake.sql("SELECT id FROM silver.Orders").await.is_err());
+        assert!(
+            lake.sql("SHOW TABLES")
+                .await
+                .unwrap()
+                .contains("silver Orders")
+        );
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use crate::output;
 use landfall::error::Result;
 use landfall::query::{self, ColumnReport};
 use landfall::{feed, query::no_silver};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// Prints the rows of a table.
 pub async fn show(show: Show) -> Result<()> {
@@ -37,18 +37,29 @@ pub async fn changes(changes: Changes) -> Result<()> {
 pub async fn schema(schema: Schema) -> Result<()> {
     let columns = query::columns(&schema.pipeline).await?;
     if let Some(mode) = schema.json {
-        let columns = columns.iter().map(column_json).collect();
-        return output::print_json(&Value::Array(columns), mode);
+        let columns: Vec<ColumnJson<'_>> = columns.iter().map(column_json).collect();
+        return output::print_json_list(&columns, mode);
     }
     output::print_rows(query::column_rows(&columns)?, RowFormat::Table).await
 }
 
-fn column_json(column: &ColumnReport) -> Value {
-    json!({
-        "table": column.layer.as_str(),
-        "column": column.name,
-        "type": column.data_type,
-        "since_version": column.since_version,
-        "since_file": column.since_file,
-    })
+/// One column in `schema --json`.
+#[derive(Serialize)]
+struct ColumnJson<'a> {
+    table: &'a str,
+    column: &'a str,
+    #[serde(rename = "type")]
+    data_type: &'a str,
+    since_version: Option<i64>,
+    since_file: Option<&'a str>,
+}
+
+fn column_json(column: &ColumnReport) -> ColumnJson<'_> {
+    ColumnJson {
+        table: column.layer.as_str(),
+        column: &column.name,
+        data_type: &column.data_type,
+        since_version: column.since_version,
+        since_file: column.since_file.as_deref(),
+    }
 }

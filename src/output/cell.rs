@@ -8,23 +8,57 @@ use arrow::compute::cast;
 use arrow::datatypes::*;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::{DateTime, SecondsFormat};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 /// The value as text; `None` is NULL. Nested values are JSON.
 pub fn text(column: &ArrayRef, row: usize) -> Option<String> {
-    match json(column, row) {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        other => Some(other.to_string()),
+    if column.is_null(row) {
+        return None;
+    }
+    match scalar(column, row) {
+        Some(Value::String(text)) => Some(text),
+        Some(Value::Null) => None,
+        Some(other) => Some(other.to_string()),
+        None => Some(json(column, row)),
     }
 }
 
-/// The value as JSON.
-pub fn json(column: &ArrayRef, row: usize) -> Value {
+/// The value as a JSON text; members of a struct keep their order.
+pub fn json(column: &ArrayRef, row: usize) -> String {
     if column.is_null(row) {
-        return Value::Null;
+        return "null".to_string();
+    }
+    if let Some(value) = scalar(column, row) {
+        return value.to_string();
     }
     match column.data_type() {
+        DataType::Struct(fields) => {
+            let members = fields.iter().zip(column.as_struct().columns());
+            object(members.map(|(field, member)| (field.name().as_str(), json(member, row))))
+        }
+        DataType::List(_) => list(&column.as_list::<i32>().value(row)),
+        DataType::LargeList(_) => list(&column.as_list::<i64>().value(row)),
+        DataType::FixedSizeList(_, _) => list(&column.as_fixed_size_list().value(row)),
+        DataType::Map(_, _) => map(column, row),
+        DataType::Dictionary(_, value) => match cast(&column.slice(row, 1), value) {
+            Ok(plain) => json(&plain, 0),
+            Err(_) => displayed(column, row).to_string(),
+        },
+        _ => displayed(column, row).to_string(),
+    }
+}
+
+/// A JSON object whose members keep their order; the values are JSON texts.
+pub fn object<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
+    let members: Vec<String> = members
+        .map(|(name, value)| format!("{}:{value}", Value::from(name)))
+        .collect();
+    format!("{{{}}}", members.join(","))
+}
+
+/// The value where it is not nested.
+fn scalar(column: &ArrayRef, row: usize) -> Option<Value> {
+    Some(match column.data_type() {
         DataType::Null => Value::Null,
         DataType::Boolean => column.as_boolean().value(row).into(),
         DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
@@ -41,24 +75,14 @@ pub fn json(column: &ArrayRef, row: usize) -> Value {
         DataType::LargeUtf8 => column.as_string::<i64>().value(row).into(),
         DataType::Utf8View => column.as_string_view().value(row).into(),
         DataType::Timestamp(unit, zone) => timestamp(column, row, *unit, zone.is_some()),
-        DataType::Struct(fields) => {
-            let columns = column.as_struct().columns();
-            let members = fields.iter().zip(columns);
-            let object: Map<String, Value> = members
-                .map(|(field, member)| (field.name().clone(), json(member, row)))
-                .collect();
-            Value::Object(object)
-        }
-        DataType::List(_) => list(&column.as_list::<i32>().value(row)),
-        DataType::LargeList(_) => list(&column.as_list::<i64>().value(row)),
-        DataType::FixedSizeList(_, _) => list(&column.as_fixed_size_list().value(row)),
-        DataType::Map(_, _) => map(column, row),
-        DataType::Dictionary(_, value) => match cast(&column.slice(row, 1), value) {
-            Ok(plain) => json(&plain, 0),
-            Err(_) => displayed(column, row),
-        },
+        DataType::Struct(_)
+        | DataType::List(_)
+        | DataType::LargeList(_)
+        | DataType::FixedSizeList(_, _)
+        | DataType::Map(_, _)
+        | DataType::Dictionary(_, _) => return None,
         _ => displayed(column, row),
-    }
+    })
 }
 
 /// Decimals, dates, bytes and the like have a text form of their own.
@@ -126,45 +150,50 @@ fn timestamp(column: &ArrayRef, row: usize, unit: TimeUnit, zoned: bool) -> Valu
     text.into()
 }
 
-fn list(values: &ArrayRef) -> Value {
-    Value::Array((0..values.len()).map(|index| json(values, index)).collect())
+fn list(values: &ArrayRef) -> String {
+    let items: Vec<String> = (0..values.len()).map(|index| json(values, index)).collect();
+    format!("[{}]", items.join(","))
 }
 
 /// An object when the keys are texts, else a list of `{key, value}`.
-fn map(column: &ArrayRef, row: usize) -> Value {
+fn map(column: &ArrayRef, row: usize) -> String {
     let entries = column.as_map().value(row);
     let (keys, values) = (entries.column(0), entries.column(1));
-    let pairs: Vec<(Value, Value)> = (0..entries.len())
-        .map(|index| (json(keys, index), json(values, index)))
-        .collect();
-    let text_keys = pairs.iter().all(|(key, _)| key.is_string());
-    if text_keys {
-        let named = pairs
-            .into_iter()
-            .filter_map(|(key, value)| key.as_str().map(|key| (key.to_string(), value)));
-        return Value::Object(named.collect());
+    let has_text_keys = matches!(
+        keys.data_type(),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    );
+    if has_text_keys {
+        let names: Vec<String> = (0..entries.len())
+            .map(|index| text(keys, index).unwrap_or_default())
+            .collect();
+        return object(
+            names
+                .iter()
+                .enumerate()
+                .map(|(index, name)| (name.as_str(), json(values, index))),
+        );
     }
-    let object = |(key, value)| {
-        Value::Object(Map::from_iter([
-            ("key".to_string(), key),
-            ("value".to_string(), value),
-        ]))
-    };
-    Value::Array(pairs.into_iter().map(object).collect())
+    let pair =
+        |index| object([("key", json(keys, index)), ("value", json(values, index))].into_iter());
+    format!(
+        "[{}]",
+        (0..entries.len()).map(pair).collect::<Vec<_>>().join(",")
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use arrow::array::{
-        BinaryArray, Date32Array, Float32Array, Float64Array, Int64Array, ListArray,
+        BinaryArray, Date32Array, Float32Array, Float64Array, Int64Array, ListArray, StructArray,
         TimestampMicrosecondArray,
     };
     use std::sync::Arc;
 
     fn shown(column: impl Array + 'static) -> String {
         let column: ArrayRef = Arc::new(column);
-        json(&column, 0).to_string()
+        json(&column, 0)
     }
 
     #[test]
@@ -195,6 +224,17 @@ mod tests {
             "\"1970-01-01T00:00:00.000001Z\""
         );
         assert_eq!(shown(Date32Array::from(vec![-1])), "\"1969-12-31\"");
+    }
+
+    #[test]
+    fn members_of_a_struct_keep_their_order() {
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let fields = |name: &str| Arc::new(Field::new(name, DataType::Int64, true));
+        let columns = StructArray::from(vec![
+            (fields("z \""), number.clone()),
+            (fields("a"), number),
+        ]);
+        assert_eq!(shown(columns), r#"{"z \"":1,"a":1}"#);
     }
 
     #[test]
