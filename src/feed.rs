@@ -11,7 +11,7 @@ pub(crate) use provider::changes_plan;
 use crate::change::Version;
 use crate::error::Result;
 use crate::query::{self, Rows};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use deltalake::datafusion::common::Column;
 use deltalake::datafusion::logical_expr::{Expr, case, lit};
 use deltalake::datafusion::prelude::DataFrame;
@@ -24,6 +24,26 @@ pub enum ChangePoint {
     Version(Version),
     /// The first commit at or after this time as a start, the last one at or before it as an end.
     Timestamp(DateTime<Utc>),
+}
+
+impl ChangePoint {
+    /// A time in ISO 8601: with an offset, or UTC without one; a date alone is its first moment.
+    pub fn parse_time(text: &str) -> Option<ChangePoint> {
+        if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+            return Some(ChangePoint::Timestamp(time.to_utc()));
+        }
+        let midnight = format!("{text}T00:00:00");
+        let formats = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"];
+        [text, &midnight].into_iter().find_map(|candidate| {
+            let times = formats
+                .iter()
+                .map(|format| NaiveDateTime::parse_from_str(candidate, format));
+            times
+                .flatten()
+                .next()
+                .map(|time| ChangePoint::Timestamp(time.and_utc()))
+        })
+    }
 }
 
 /// The commits whose changes are read; both ends count.
@@ -70,4 +90,30 @@ fn change_order() -> Result<Expr> {
         .when(lit("update_postimage"), lit(2))
         .otherwise(lit(3))
         .map_err(query::plan_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_no_time_is_refused() {
+        for text in ["", "5", "yesterday", "2026-02-30", "2026-01-31T25:00:00Z"] {
+            assert_eq!(ChangePoint::parse_time(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_without_offset_are_utc() {
+        let expected = ChangePoint::parse_time("2026-01-31T01:00:00+01:00");
+        assert!(expected.is_some());
+        for text in [
+            "2026-01-31",
+            "2026-01-31T00:00:00",
+            "2026-01-31 00:00:00.000",
+            "2026-01-31T00:00:00Z",
+        ] {
+            assert_eq!(ChangePoint::parse_time(text), expected, "{text}");
+        }
+    }
 }

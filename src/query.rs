@@ -150,9 +150,9 @@ fn with_tables_hint(error: Error, settings: &Settings, statement: &str) -> Error
     for pipeline in &settings.pipelines {
         for layer in Layer::ALL {
             let name = format!("{}.{}", layer.as_str(), pipeline.name);
-            if statement.contains(&name)
-                && !layer.path(pipeline).is_some_and(|path| is_table(&path))
-            {
+            // What cannot be read was reported when it was opened.
+            let is_absent = matches!(present(layer, pipeline), Ok(None));
+            if is_absent && statement.contains(&name) {
                 absent.push(name);
             }
         }
@@ -183,7 +183,7 @@ async fn register(
             .iter()
             .filter(|known| wants_all || statement.contains(&known.name))
         {
-            let Some(path) = layer.path(pipeline).filter(|path| is_table(path)) else {
+            let Some(path) = present(layer, pipeline)? else {
                 continue;
             };
             let table = open(&path, None).await?;
@@ -221,15 +221,27 @@ fn asks_for_tables(statement: &str) -> bool {
     words.contains("information_schema") || words.trim_start().starts_with("show ")
 }
 
-fn is_table(path: &Path) -> bool {
-    path.join("_delta_log").is_dir()
+/// Where the table of this layer is, if it is there.
+fn present(layer: Layer, pipeline: &PipelineSettings) -> Result<Option<PathBuf>> {
+    let Some(path) = layer.path(pipeline) else {
+        return Ok(None);
+    };
+    Ok(is_table(&path)?.then_some(path))
+}
+
+/// Whether there is a table; a folder that cannot be read is an error, not an absent table.
+fn is_table(path: &Path) -> Result<bool> {
+    let log = path.join("_delta_log");
+    log.try_exists().map_err(|error| {
+        Error::unavailable(format!("table {} cannot be read: {error}", path.display()))
+    })
 }
 
 /// Opens the table at `path` as it is or was.
 ///
 /// Fails with the kind `Unavailable` when there is no table, with `Settings` when there is no such version.
 pub(crate) async fn open(path: &Path, version: Option<Version>) -> Result<DeltaTable> {
-    if !is_table(path) {
+    if !is_table(path)? {
         return Err(
             Error::unavailable(format!("there is no Delta table yet: {}", path.display()))
                 .hint("load it with landfall run"),

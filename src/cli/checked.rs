@@ -4,7 +4,6 @@ use super::{
     Cli, Command, FileStateName, Global, JsonFlag, JsonMode, LayerName, RebuildTarget, RowFormat,
     RowsFlag, flags::SettingFlags,
 };
-use chrono::{DateTime, NaiveDateTime, Utc};
 use landfall::change::Version;
 use landfall::error::{Error, Result};
 use landfall::feed::{ChangePoint, ChangeRange};
@@ -254,7 +253,11 @@ fn change_point(
 ) -> Result<Option<ChangePoint>> {
     match (number, time) {
         (Some(number), _) => Ok(Some(ChangePoint::Version(version(number)?))),
-        (None, Some(text)) => Ok(Some(ChangePoint::Timestamp(timestamp(flag, &text)?))),
+        (None, Some(text)) => match ChangePoint::parse_time(&text) {
+            Some(time) => Ok(Some(time)),
+            None => Err(Error::settings(format!("{flag} is not a time: {text}"))
+                .hint("write it as 2026-01-31T12:00:00Z")),
+        },
         (None, None) => Ok(None),
     }
 }
@@ -303,21 +306,4 @@ fn version(number: u64) -> Result<Version> {
     i64::try_from(number)
         .map(Version)
         .map_err(|_| Error::settings(format!("no table has a version {number}")))
-}
-
-/// ISO 8601 with an offset, or UTC without one; a date alone is its first moment.
-fn timestamp(flag: &str, text: &str) -> Result<DateTime<Utc>> {
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Ok(time.with_timezone(&Utc));
-    }
-    let midnight = format!("{text}T00:00:00");
-    for candidate in [text, midnight.as_str()] {
-        for format in ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"] {
-            if let Ok(time) = NaiveDateTime::parse_from_str(candidate, format) {
-                return Ok(time.and_utc());
-            }
-        }
-    }
-    Err(Error::settings(format!("{flag} is not a time: {text}"))
-        .hint("write it as 2026-01-31T12:00:00Z"))
 }

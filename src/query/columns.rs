@@ -33,7 +33,7 @@ pub async fn columns(pipeline: &PipelineSettings) -> Result<Vec<ColumnReport>> {
     let mut reports = Vec::new();
     let mut files = HashMap::new();
     for layer in [Layer::Bronze, Layer::Silver] {
-        let Some(path) = layer.path(pipeline).filter(|path| super::is_table(path)) else {
+        let Some(path) = super::present(layer, pipeline)? else {
             continue;
         };
         let table = open(&path, None).await?;

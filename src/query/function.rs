@@ -4,7 +4,6 @@
 
 use crate::change::Version;
 use crate::feed::{self, ChangePoint, ChangeRange};
-use chrono::DateTime;
 use deltalake::DeltaTable;
 use deltalake::datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use deltalake::datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
@@ -66,8 +65,8 @@ fn point(argument: &Expr) -> Result<ChangePoint> {
         Expr::Literal(ScalarValue::Int64(Some(number)), _) if *number >= 0 => {
             Ok(ChangePoint::Version(Version(*number)))
         }
-        _ => match text(argument).and_then(|text| DateTime::parse_from_rfc3339(&text).ok()) {
-            Some(time) => Ok(ChangePoint::Timestamp(time.to_utc())),
+        _ => match text(argument).and_then(|text| ChangePoint::parse_time(&text)) {
+            Some(time) => Ok(time),
             None => plan_err!(
                 "a range of table_changes must be a version or a time such as '2026-01-31T12:00:00Z', not {argument}"
             ),

@@ -80,7 +80,10 @@ fn find_file(request: &Request<'_>) -> Result<Option<File>> {
         return read(&request.folder.join(config)).map(Some);
     }
     let path = request.folder.join(DEFAULT_CONFIG);
-    if !path.exists() {
+    let is_there = path
+        .try_exists()
+        .map_err(|error| unreadable(&path, &error))?;
+    if !is_there {
         return Ok(None);
     }
     let whole_pipeline =
@@ -101,16 +104,18 @@ fn find_file(request: &Request<'_>) -> Result<Option<File>> {
 }
 
 fn read(path: &Path) -> Result<File> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Error::settings(format!(
-            "settings file {} cannot be read: {error}",
-            path.display()
-        ))
-    })?;
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
     Ok(File {
         path: path.to_path_buf(),
         text,
     })
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+    Error::settings(format!(
+        "settings file {} cannot be read: {error}",
+        path.display()
+    ))
 }
 
 /// The file as messages name it: below the working folder without the folder.
@@ -219,7 +224,7 @@ fn flags_name(request: &Request<'_>, entries: &BTreeMap<String, Entry>) -> Resul
         (Some(name), []) => Ok(name.clone()),
         (None, [asked]) => Ok(asked.clone()),
         (Some(name), [asked]) if name == asked => Ok(name.clone()),
-        (None, []) => Ok(folder.unwrap_or_else(|| "pipeline".to_string())),
+        (None, []) => Ok(folder.map_or_else(|| "pipeline".to_string(), |folder| as_name(&folder))),
         (_, asked) => Err(Error::settings(format!(
             "flags alone make one pipeline, but others are named: {}",
             asked.join(", ")
@@ -298,6 +303,23 @@ fn check_pipeline(mut reader: Reader<'_>) -> Option<PipelineSettings> {
     let pipeline = check::pipeline(&mut reader)?;
     rules::check_pipeline(&mut reader, &pipeline);
     Some(pipeline)
+}
+
+/// The folder's name with `_` for what a pipeline name does not hold.
+fn as_name(folder: &str) -> String {
+    let plain = |letter: char| {
+        if letter.is_alphanumeric() || "_-.".contains(letter) {
+            letter
+        } else {
+            '_'
+        }
+    };
+    let name: String = folder.chars().map(plain).collect();
+    if is_name(&name) {
+        name
+    } else {
+        format!("_{name}")
+    }
 }
 
 /// Names stand in SQL, in application ids and in file names.
@@ -781,6 +803,22 @@ mod tests {
             assert!(
                 matches!(&silver.events, EventRules::Operations { column, upsert, .. } if column == "op" && upsert.len() == 2)
             );
+        }
+    }
+
+    #[test]
+    fn odd_folder_name_still_makes_a_pipeline_name() {
+        for (landing, expected) in [
+            ("a/my files", "my_files"),
+            (".tmp", "_.tmp"),
+            ("in/", "in"),
+            ("/", "pipeline"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let typed = request(folder.path(), &[("landing", landing)]);
+            let mut entries = BTreeMap::new();
+            put_flags(&typed.flags, &mut entries, &mut Problems::default());
+            assert_eq!(flags_name(&typed, &entries).unwrap(), expected);
         }
     }
 

@@ -6,8 +6,6 @@ use super::reader::{Reader, Value};
 
 /// Which values of a setting are refused.
 enum Refused {
-    /// Any.
-    Any,
     /// Everything but an empty list or text.
     NonEmpty,
     /// These words.
@@ -25,7 +23,7 @@ const NOT_YET: &[(&str, Refused)] = &[
     ("source.csv.encoding", Refused::AllBut(UTF_8)),
     ("silver.stored_as_scd_type", Refused::Words(&["2"])),
     ("silver.deletes", Refused::Words(&["hard"])),
-    ("silver.apply_as_truncates", Refused::Any),
+    ("silver.apply_as_truncates", Refused::NonEmpty),
     ("silver.operations.truncate", Refused::NonEmpty),
     ("silver.track_history_column_list", Refused::NonEmpty),
     ("silver.track_history_except_column_list", Refused::NonEmpty),
@@ -102,7 +100,6 @@ impl Refused {
             Value::Many(texts) => texts.iter().map(String::as_str).collect(),
         };
         match self {
-            Refused::Any => true,
             Refused::NonEmpty => texts.iter().any(|text| !text.is_empty()),
             Refused::Words(words) => texts.iter().any(|text| words.contains(text)),
             Refused::AllBut(words) => texts
