@@ -3,10 +3,10 @@
 //! Parsing only says what was typed. [`Cli::check`] turns it into a [`checked::Checked`] command that holds validated
 //! settings and arguments; nothing in the world is touched before that succeeded.
 
-pub mod checked;
+pub(crate) mod checked;
 mod flags;
 
-pub use flags::{LoadFlags, ReadFlags};
+pub(crate) use flags::{LoadFlags, ReadFlags};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use std::path::PathBuf;
 /// Load files of changes exactly once into a bronze Delta table and fold them into a silver one
 #[derive(Debug, Parser)]
 #[command(name = "landfall", version, arg_required_else_help = true, after_help = EXIT_CODES)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
-    pub global: Global,
+    pub(crate) global: Global,
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 const EXIT_CODES: &str = "Exit codes:
@@ -30,37 +30,37 @@ const EXIT_CODES: &str = "Exit codes:
 
 /// Flags of every command.
 #[derive(Args, Debug)]
-pub struct Global {
+pub(crate) struct Global {
     /// Read the settings from this file [default: $LANDFALL_CONFIG, or landfall.toml in the working folder]
     #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Write messages as text or as one JSON object a line
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
-    pub log_format: LogFormat,
+    pub(crate) log_format: LogFormat,
     /// Say more; twice for everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub verbose: u8,
+    pub(crate) verbose: u8,
     /// Say nothing but errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// Color messages
     #[arg(
         long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN",
         num_args = 0..=1, require_equals = true, default_missing_value = "always"
     )]
-    pub color: ColorChoice,
+    pub(crate) color: ColorChoice,
 }
 
 /// How messages look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     Text,
     Json,
 }
 
 /// When messages have colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ColorChoice {
+pub(crate) enum ColorChoice {
     Auto,
     Always,
     Never,
@@ -68,7 +68,7 @@ pub enum ColorChoice {
 
 /// How `--json` answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum JsonMode {
+pub(crate) enum JsonMode {
     /// One JSON document
     Document,
     /// One object a line
@@ -77,7 +77,7 @@ pub enum JsonMode {
 
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RowFormat {
+pub(crate) enum RowFormat {
     Table,
     Csv,
     Jsonl,
@@ -87,24 +87,24 @@ pub enum RowFormat {
 
 /// `--json` and `--json=lines`.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct JsonFlag {
+pub(crate) struct JsonFlag {
     /// Print one JSON document, or one object a line with --json=lines
     #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "document")]
-    pub json: Option<JsonMode>,
+    pub(crate) json: Option<JsonMode>,
 }
 
 /// The form of rows on stdout.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct RowsFlag {
+pub(crate) struct RowsFlag {
     /// Print rows in this format
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "json")]
-    pub format: Option<RowFormat>,
+    pub(crate) format: Option<RowFormat>,
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub(crate) json: JsonFlag,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     Run(RunArgs),
     Status(StatusArgs),
     Files(FilesArgs),
@@ -124,48 +124,49 @@ pub enum Command {
 
 /// Load new files and apply their changes; without --available-now watch for ever
 #[derive(Args, Debug)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Run these pipelines [default: all]
     #[arg(value_name = "PIPELINE")]
-    pub pipelines: Vec<String>,
+    pub(crate) pipelines: Vec<String>,
     /// Load what is there now, then stop
     #[arg(long)]
-    pub available_now: bool,
+    pub(crate) available_now: bool,
     /// Stop after this many micro-batches
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_batches: Option<u64>,
+    pub(crate) max_batches: Option<u64>,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// Report what is loaded, pending, parked and in quarantine
 #[derive(Args, Debug)]
-pub struct StatusArgs {
+pub(crate) struct StatusArgs {
     /// Report these pipelines [default: all]
     #[arg(value_name = "PIPELINE")]
-    pub pipelines: Vec<String>,
+    pub(crate) pipelines: Vec<String>,
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub(crate) json: JsonFlag,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// List every file ever seen
 #[derive(Args, Debug)]
-pub struct FilesArgs {
-    pub pipeline: String,
+pub(crate) struct FilesArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
     /// List files in this state only
     #[arg(long, value_enum, value_name = "STATE")]
-    pub state: Option<FileStateName>,
+    pub(crate) state: Option<FileStateName>,
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub(crate) json: JsonFlag,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// The states of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FileStateName {
+pub(crate) enum FileStateName {
     Pending,
     Planned,
     Loaded,
@@ -175,7 +176,7 @@ pub enum FileStateName {
 
 impl FileStateName {
     /// The word in the checkpoint.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             FileStateName::Pending => "pending",
             FileStateName::Planned => "planned",
@@ -188,129 +189,136 @@ impl FileStateName {
 
 /// Show what a run would do and write nothing
 #[derive(Args, Debug)]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     /// Plan these pipelines [default: all]
     #[arg(value_name = "PIPELINE")]
-    pub pipelines: Vec<String>,
+    pub(crate) pipelines: Vec<String>,
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub(crate) json: JsonFlag,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// Forget files and load them again
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["files", "failed", "all"]))]
-pub struct ResetArgs {
-    pub pipeline: String,
+pub(crate) struct ResetArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
     /// Reset the files whose path matches
     #[arg(long, value_name = "GLOB")]
-    pub files: Option<String>,
+    pub(crate) files: Option<String>,
     /// Try the parked files again
     #[arg(long)]
-    pub failed: bool,
+    pub(crate) failed: bool,
     /// Reset all files
     #[arg(long)]
-    pub all: bool,
+    pub(crate) all: bool,
     /// Print what would be forgotten and change nothing
     #[arg(long)]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Do not ask
     #[arg(long, short)]
-    pub yes: bool,
+    pub(crate) yes: bool,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// Make silver again from bronze, or the checkpoint from bronze
 #[derive(Args, Debug)]
-pub struct RebuildArgs {
-    pub pipeline: String,
-    pub what: RebuildTarget,
+pub(crate) struct RebuildArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
+    /// What to make again
+    pub(crate) what: RebuildTarget,
     /// Do not ask
     #[arg(long, short)]
-    pub yes: bool,
+    pub(crate) yes: bool,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// What `rebuild` makes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RebuildTarget {
+pub(crate) enum RebuildTarget {
     Silver,
     Checkpoint,
 }
 
 /// Audit: files are bronze rows, silver is the fold of bronze
 #[derive(Args, Debug)]
-pub struct VerifyArgs {
-    pub pipeline: String,
+pub(crate) struct VerifyArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub(crate) json: JsonFlag,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// List refused records
 #[derive(Args, Debug)]
-pub struct QuarantineArgs {
-    pub pipeline: String,
+pub(crate) struct QuarantineArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub(crate) json: JsonFlag,
     /// Load the files of the refused records again
     #[arg(long)]
-    pub retry: bool,
+    pub(crate) retry: bool,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// Print the change data feed of silver
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("from").required(true).args(["from_version", "from_timestamp"]))]
-pub struct ChangesArgs {
-    pub pipeline: String,
+pub(crate) struct ChangesArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
     /// Start with this version
     #[arg(long, value_name = "N")]
-    pub from_version: Option<u64>,
+    pub(crate) from_version: Option<u64>,
     /// End with this version [default: the newest]
     #[arg(long, value_name = "M", conflicts_with = "to_timestamp")]
-    pub to_version: Option<u64>,
+    pub(crate) to_version: Option<u64>,
     /// Start with the first commit at or after this time (ISO 8601, UTC without offset)
     #[arg(long, value_name = "T")]
-    pub from_timestamp: Option<String>,
+    pub(crate) from_timestamp: Option<String>,
     /// End with the last commit at or before this time
     #[arg(long, value_name = "U")]
-    pub to_timestamp: Option<String>,
+    pub(crate) to_timestamp: Option<String>,
     #[command(flatten)]
-    pub rows: RowsFlag,
+    pub(crate) rows: RowsFlag,
     #[command(flatten)]
-    pub settings: ReadFlags,
+    pub(crate) settings: ReadFlags,
 }
 
 /// Print the rows of a table
 #[derive(Args, Debug)]
-pub struct ShowArgs {
-    pub pipeline: String,
+pub(crate) struct ShowArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
     /// Table to print [default: silver, or bronze without silver]
-    pub layer: Option<LayerName>,
+    pub(crate) layer: Option<LayerName>,
     /// Print at most this many rows
     #[arg(long, value_name = "N")]
-    pub limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     /// Print rows of silver with deleted = true too
     #[arg(long)]
-    pub include_deleted: bool,
+    pub(crate) include_deleted: bool,
     /// Print the table as it was at this version
     #[arg(long, value_name = "N")]
-    pub version: Option<u64>,
+    pub(crate) version: Option<u64>,
     #[command(flatten)]
-    pub rows: RowsFlag,
+    pub(crate) rows: RowsFlag,
     #[command(flatten)]
-    pub settings: ReadFlags,
+    pub(crate) settings: ReadFlags,
 }
 
 /// The tables of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LayerName {
+pub(crate) enum LayerName {
     Bronze,
     Silver,
     Quarantine,
@@ -318,56 +326,59 @@ pub enum LayerName {
 
 /// Query the tables: bronze.P, silver.P, quarantine.P and table_changes('silver.P', from [, to])
 #[derive(Args, Debug)]
-pub struct SqlArgs {
+pub(crate) struct SqlArgs {
     /// Statement that reads, such as "SELECT count(*) FROM silver.orders"
     #[arg(value_name = "SELECT")]
-    pub statement: String,
+    pub(crate) statement: String,
     #[command(flatten)]
-    pub rows: RowsFlag,
+    pub(crate) rows: RowsFlag,
     #[command(flatten)]
-    pub settings: ReadFlags,
+    pub(crate) settings: ReadFlags,
 }
 
 /// Show every event of one key and whether it was applied
 #[derive(Args, Debug)]
-pub struct ExplainArgs {
-    pub pipeline: String,
+pub(crate) struct ExplainArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
     /// Value of a key column
     #[arg(long, value_name = "COLUMN=VALUE", required = true)]
-    pub key: Vec<String>,
+    pub(crate) key: Vec<String>,
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub(crate) json: JsonFlag,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// Compact tables, write log checkpoints and clean logs
 #[derive(Args, Debug)]
-pub struct MaintainArgs {
+pub(crate) struct MaintainArgs {
     /// Maintain these pipelines [default: all]
     #[arg(value_name = "PIPELINE")]
-    pub pipelines: Vec<String>,
+    pub(crate) pipelines: Vec<String>,
     /// Remove old files that no version within the retention needs
     #[arg(long)]
-    pub vacuum: bool,
+    pub(crate) vacuum: bool,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 /// Look at a landing folder and propose settings
 #[derive(Args, Debug)]
-pub struct InitArgs {
-    pub path: PathBuf,
+pub(crate) struct InitArgs {
+    /// Landing folder
+    pub(crate) path: PathBuf,
 }
 
 /// Print the columns of bronze and silver and since when each is there
 #[derive(Args, Debug)]
-pub struct SchemaArgs {
-    pub pipeline: String,
+pub(crate) struct SchemaArgs {
+    /// Name of the pipeline
+    pub(crate) pipeline: String,
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub(crate) json: JsonFlag,
     #[command(flatten)]
-    pub settings: LoadFlags,
+    pub(crate) settings: LoadFlags,
 }
 
 #[cfg(test)]

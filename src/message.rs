@@ -9,7 +9,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 /// How much a message matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub(crate) enum Level {
     /// Always shown.
     Error,
     /// Shown unless `--quiet`.
@@ -36,7 +36,7 @@ impl Level {
 
 /// Where messages go and how they look.
 #[derive(Clone, Copy, Debug)]
-pub struct Messages {
+pub(crate) struct Messages {
     format: LogFormat,
     shown: Level,
     color: bool,
@@ -44,7 +44,7 @@ pub struct Messages {
 
 impl Messages {
     /// As the flags say.
-    pub fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &Global) -> Self {
         let shown = match (global.quiet, global.verbose) {
             (true, _) => Level::Error,
             (false, 0) => Level::Info,
@@ -67,17 +67,17 @@ impl Messages {
 
     /// Whether a progress bar has a place: a terminal that shows messages as text.
     #[allow(dead_code, reason = "the commands that load draw progress")]
-    pub fn shows_progress(&self) -> bool {
+    pub(crate) fn shows_progress(&self) -> bool {
         self.format == LogFormat::Text && self.shown >= Level::Info && io::stderr().is_terminal()
     }
 
     /// Says one line.
-    pub fn say(&self, level: Level, message: &str) {
+    pub(crate) fn say(&self, level: Level, message: &str) {
         self.write(level, message, None);
     }
 
     /// Says what went wrong and what to do.
-    pub fn error(&self, error: &Error) {
+    pub(crate) fn error(&self, error: &Error) {
         self.write(Level::Error, error.message(), error.hint_text());
     }
 
@@ -129,7 +129,7 @@ impl Messages {
 /// Whether the person agrees; `yes` (the flag `--yes`) answers for them.
 ///
 /// Fails where nobody can be asked.
-pub fn confirm(question: &str, yes: bool) -> Result<bool> {
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<bool> {
     if yes {
         return Ok(true);
     }

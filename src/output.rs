@@ -18,7 +18,7 @@ use std::io::{self, IsTerminal, Write};
 /// Prints rows on stdout.
 ///
 /// A reader that went away is no error. Parquet is refused on a terminal.
-pub async fn print_rows(rows: Rows, format: RowFormat) -> Result<()> {
+pub(crate) async fn print_rows(rows: Rows, format: RowFormat) -> Result<()> {
     let stdout = io::stdout();
     if format == RowFormat::Parquet && stdout.is_terminal() {
         return Err(Error::settings("parquet is not for a terminal").hint("send stdout to a file"));
@@ -34,7 +34,7 @@ pub async fn print_rows(rows: Rows, format: RowFormat) -> Result<()> {
 }
 
 /// Prints a list: one array, or one object a line.
-pub fn print_json_list<T: Serialize>(items: &[T], mode: JsonMode) -> Result<()> {
+pub(crate) fn print_json_list<T: Serialize>(items: &[T], mode: JsonMode) -> Result<()> {
     match mode {
         JsonMode::Document => print_json(&items),
         JsonMode::Lines => {
@@ -48,13 +48,13 @@ pub fn print_json_list<T: Serialize>(items: &[T], mode: JsonMode) -> Result<()> 
 }
 
 /// Prints one document; members keep the order of the type.
-pub fn print_json<T: Serialize>(document: &T) -> Result<()> {
+pub(crate) fn print_json<T: Serialize>(document: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(document).map_err(json_bug)?;
     print_lines([text.as_str()])
 }
 
 /// Prints lines of text. A reader that went away is no error.
-pub fn print_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<()> {
+pub(crate) fn print_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut out = io::BufWriter::new(io::stdout());
     let written = lines
         .into_iter()

@@ -9,7 +9,7 @@ use landfall::{feed, query::no_silver};
 use serde::Serialize;
 
 /// Prints the rows of a table.
-pub async fn show(show: Show) -> Result<()> {
+pub(crate) async fn show(show: Show) -> Result<()> {
     output::print_rows(
         query::show(&show.pipeline, show.request).await?,
         show.format,
@@ -18,12 +18,12 @@ pub async fn show(show: Show) -> Result<()> {
 }
 
 /// Prints the answer to a statement.
-pub async fn sql(sql: Sql) -> Result<()> {
+pub(crate) async fn sql(sql: Sql) -> Result<()> {
     output::print_rows(query::sql(&sql.settings, &sql.statement).await?, sql.format).await
 }
 
 /// Prints the changes of silver.
-pub async fn changes(changes: Changes) -> Result<()> {
+pub(crate) async fn changes(changes: Changes) -> Result<()> {
     let silver = changes
         .pipeline
         .silver
@@ -34,7 +34,7 @@ pub async fn changes(changes: Changes) -> Result<()> {
 }
 
 /// Prints the columns of bronze and silver.
-pub async fn schema(schema: Schema) -> Result<()> {
+pub(crate) async fn schema(schema: Schema) -> Result<()> {
     let columns = query::columns(&schema.pipeline).await?;
     if let Some(mode) = schema.json {
         let columns: Vec<ColumnJson<'_>> = columns.iter().map(column_json).collect();

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// One command with everything it needs.
 #[derive(Debug)]
-pub enum Checked {
+pub(crate) enum Checked {
     Run(Run),
     Status(Status),
     Files(Files),
@@ -31,47 +31,47 @@ pub enum Checked {
 
 /// `run`.
 #[derive(Debug)]
-pub struct Run {
-    pub settings: Settings,
-    pub available_now: bool,
-    pub max_batches: Option<u64>,
+pub(crate) struct Run {
+    pub(crate) settings: Settings,
+    pub(crate) available_now: bool,
+    pub(crate) max_batches: Option<u64>,
 }
 
 /// `status`.
 #[derive(Debug)]
-pub struct Status {
-    pub settings: Settings,
-    pub json: Option<JsonMode>,
+pub(crate) struct Status {
+    pub(crate) settings: Settings,
+    pub(crate) json: Option<JsonMode>,
 }
 
 /// `files`.
 #[derive(Debug)]
-pub struct Files {
-    pub pipeline: PipelineSettings,
-    pub state: Option<FileStateName>,
-    pub json: Option<JsonMode>,
+pub(crate) struct Files {
+    pub(crate) pipeline: PipelineSettings,
+    pub(crate) state: Option<FileStateName>,
+    pub(crate) json: Option<JsonMode>,
 }
 
 /// `plan`.
 #[derive(Debug)]
-pub struct Plan {
-    pub settings: Settings,
-    pub json: Option<JsonMode>,
+pub(crate) struct Plan {
+    pub(crate) settings: Settings,
+    pub(crate) json: Option<JsonMode>,
 }
 
 /// `reset`.
 #[derive(Debug)]
-pub struct Reset {
-    pub pipeline: PipelineSettings,
-    pub which: ResetWhich,
-    pub dry_run: bool,
+pub(crate) struct Reset {
+    pub(crate) pipeline: PipelineSettings,
+    pub(crate) which: ResetWhich,
+    pub(crate) dry_run: bool,
     /// The caller asks first unless this is set, see [`crate::message::confirm`].
-    pub yes: bool,
+    pub(crate) yes: bool,
 }
 
 /// Which files `reset` forgets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ResetWhich {
+pub(crate) enum ResetWhich {
     Files(String),
     Failed,
     All,
@@ -79,68 +79,68 @@ pub enum ResetWhich {
 
 /// `rebuild`.
 #[derive(Debug)]
-pub struct Rebuild {
-    pub pipeline: PipelineSettings,
-    pub what: RebuildTarget,
-    pub yes: bool,
+pub(crate) struct Rebuild {
+    pub(crate) pipeline: PipelineSettings,
+    pub(crate) what: RebuildTarget,
+    pub(crate) yes: bool,
 }
 
 /// `verify`.
 #[derive(Debug)]
-pub struct Verify {
-    pub pipeline: PipelineSettings,
-    pub json: Option<JsonMode>,
+pub(crate) struct Verify {
+    pub(crate) pipeline: PipelineSettings,
+    pub(crate) json: Option<JsonMode>,
 }
 
 /// `quarantine`.
 #[derive(Debug)]
-pub struct Quarantine {
-    pub pipeline: PipelineSettings,
-    pub json: Option<JsonMode>,
-    pub retry: bool,
+pub(crate) struct Quarantine {
+    pub(crate) pipeline: PipelineSettings,
+    pub(crate) json: Option<JsonMode>,
+    pub(crate) retry: bool,
 }
 
 /// `changes`.
 #[derive(Debug)]
-pub struct Changes {
-    pub pipeline: PipelineSettings,
-    pub range: ChangeRange,
-    pub format: RowFormat,
+pub(crate) struct Changes {
+    pub(crate) pipeline: PipelineSettings,
+    pub(crate) range: ChangeRange,
+    pub(crate) format: RowFormat,
 }
 
 /// `show`.
 #[derive(Debug)]
-pub struct Show {
-    pub pipeline: PipelineSettings,
-    pub request: ShowRequest,
-    pub format: RowFormat,
+pub(crate) struct Show {
+    pub(crate) pipeline: PipelineSettings,
+    pub(crate) request: ShowRequest,
+    pub(crate) format: RowFormat,
 }
 
 /// `sql`.
 #[derive(Debug)]
-pub struct Sql {
-    pub settings: Settings,
-    pub statement: String,
-    pub format: RowFormat,
+pub(crate) struct Sql {
+    pub(crate) settings: Settings,
+    pub(crate) statement: String,
+    pub(crate) format: RowFormat,
 }
 
 /// `maintain`.
 #[derive(Debug)]
-pub struct Maintain {
-    pub settings: Settings,
-    pub vacuum: bool,
+pub(crate) struct Maintain {
+    pub(crate) settings: Settings,
+    pub(crate) vacuum: bool,
 }
 
 /// `schema`.
 #[derive(Debug)]
-pub struct Schema {
-    pub pipeline: PipelineSettings,
-    pub json: Option<JsonMode>,
+pub(crate) struct Schema {
+    pub(crate) pipeline: PipelineSettings,
+    pub(crate) json: Option<JsonMode>,
 }
 
 impl Cli {
     /// Loads the settings and checks the arguments.
-    pub fn check(self) -> Result<Checked> {
+    pub(crate) fn check(self) -> Result<Checked> {
         let global = self.global;
         Ok(match self.command {
             Command::Run(args) => Checked::Run(Run {

@@ -7,19 +7,19 @@ use landfall::settings::{FlagValue, SETTING_KEYS, SettingKey};
 
 /// Every setting as a flag, for commands that load or look at the checkpoint.
 #[derive(Clone, Debug, Default)]
-pub struct LoadFlags(pub SettingFlags);
+pub(crate) struct LoadFlags(pub(crate) SettingFlags);
 
 /// Every setting but `--format`, which says there how rows are printed.
 #[derive(Clone, Debug, Default)]
-pub struct ReadFlags(pub SettingFlags);
+pub(crate) struct ReadFlags(pub(crate) SettingFlags);
 
 /// The settings that were given as flags.
 #[derive(Clone, Debug, Default)]
-pub struct SettingFlags {
+pub(crate) struct SettingFlags {
     /// `--name`.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// In the order of the catalogue.
-    pub values: Vec<FlagValue>,
+    pub(crate) values: Vec<FlagValue>,
 }
 
 /// The whole table in one flag, as in the settings file.

@@ -11,7 +11,7 @@ use chrono::{DateTime, SecondsFormat};
 use serde_json::{Number, Value};
 
 /// The value as text; `None` is NULL. Nested values are JSON.
-pub fn text(column: &ArrayRef, row: usize) -> Option<String> {
+pub(crate) fn text(column: &ArrayRef, row: usize) -> Option<String> {
     if column.is_null(row) {
         return None;
     }
@@ -24,7 +24,7 @@ pub fn text(column: &ArrayRef, row: usize) -> Option<String> {
 }
 
 /// The value as a JSON text; members of a struct keep their order.
-pub fn json(column: &ArrayRef, row: usize) -> String {
+pub(crate) fn json(column: &ArrayRef, row: usize) -> String {
     if column.is_null(row) {
         return "null".to_string();
     }
@@ -49,7 +49,7 @@ pub fn json(column: &ArrayRef, row: usize) -> String {
 }
 
 /// A JSON object whose members keep their order; the values are JSON texts.
-pub fn object<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
+pub(crate) fn object<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
     let members: Vec<String> = members
         .map(|(name, value)| format!("{}:{value}", Value::from(name)))
         .collect();

@@ -220,7 +220,7 @@ enum CleanSourceWord {
 fn csv(reader: &mut Reader<'_>) -> CsvSettings {
     let default = CsvSettings::default();
     let delimiter = dialect(reader, "source.csv.delimiter", Some(default.delimiter));
-    if delimiter.is_none() {
+    if delimiter.is_none() && !reader.is_refused("source.csv.delimiter") {
         reader.wrong("source.csv.delimiter", "one character");
     }
     CsvSettings {
@@ -294,7 +294,7 @@ fn required_list(reader: &mut Reader<'_>, key: &str) -> Vec<String> {
     let list = reader.list(key);
     if !reader.has(key) {
         reader.missing(key, ", which silver needs");
-    } else if list.is_empty() {
+    } else if list.is_empty() && !reader.is_refused(key) {
         reader.wrong(key, "a list of at least one column");
     }
     list
@@ -310,7 +310,7 @@ fn events(reader: &mut Reader<'_>) -> EventRules {
     let column = reader
         .text("silver.operations.column")
         .filter(|text| !text.is_empty());
-    if column.is_none() {
+    if column.is_none() && !reader.is_refused("silver.operations.column") {
         reader.missing("silver.operations.column", ", which operations needs");
     }
     EventRules::Operations {

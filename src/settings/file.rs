@@ -77,12 +77,14 @@ pub(super) fn parse_flag_table(
         return entries;
     };
     let untouched = |_: &str| None;
+    let mut found = Problems::default();
     let mut walk = Walk {
         text,
         environment: &untouched,
-        problems,
+        problems: &mut found,
     };
-    walk.settings(flag.trim_start_matches('-'), key, table, &mut entries);
+    walk.settings(flag, key, table, &mut entries);
+    problems.add_without_lines(found);
     for entry in entries.values_mut() {
         entry.origin = Origin::Flag(flag.to_string());
     }
@@ -163,39 +165,34 @@ impl Walk<'_> {
                 "" => name.get_ref().to_string(),
                 prefix => format!("{prefix}.{}", name.get_ref()),
             };
-            let inner = value.get_ref().as_table();
-            match inner {
+            let full = full_name(shown, &key);
+            match value.get_ref().as_table() {
                 Some(inner) if inner.is_empty() && MEANS_SOMETHING.contains(&key.as_str()) => {
-                    self.problems
-                        .add(Some(line), format!("{shown}.{key} is empty"));
+                    self.problems.add(Some(line), format!("{full} is empty"));
                 }
                 Some(inner) if keys::is_table(&key) => self.settings(shown, &key, inner, entries),
                 None if keys::is_setting(&key) => {
-                    if let Some(entry) = self.entry(&format!("{shown}.{key}"), line, value) {
-                        entries.insert(key, entry);
-                    }
+                    entries.insert(key, self.entry(&full, line, value));
                 }
                 None if keys::is_table(&key) => {
                     self.problems
-                        .add(Some(line), format!("{shown}.{key} must be a table"));
+                        .add(Some(line), format!("{full} must be a table"));
                 }
                 Some(_) if keys::is_setting(&key) => {
-                    self.problems.add(
-                        Some(line),
-                        format!("{shown}.{key} must be a value, not a table"),
-                    );
+                    self.problems
+                        .add(Some(line), format!("{full} must be a value, not a table"));
                 }
                 _ => {
-                    let nearest = keys::nearest(&key);
-                    let message =
-                        format!("{shown}.{key} is no known key; the nearest is {shown}.{nearest}");
+                    let nearest = full_name(shown, &keys::nearest(&key));
+                    let message = format!("{full} is no known key; the nearest is {nearest}");
                     self.problems.add(Some(line), message);
                 }
             }
         }
     }
 
-    fn entry(&mut self, name: &str, line: usize, value: &Spanned<DeValue<'_>>) -> Option<Entry> {
+    /// The value; [`Value::Refused`] when it is none, which is among the problems then.
+    fn entry(&mut self, name: &str, line: usize, value: &Spanned<DeValue<'_>>) -> Entry {
         let filled = match value.get_ref().as_array() {
             None => self.scalar(name, line, value).map(Value::One),
             Some(array) => {
@@ -204,11 +201,11 @@ impl Walk<'_> {
             }
         };
         let shown = self.text.get(value.span()).unwrap_or_default();
-        Some(Entry {
-            value: filled?,
+        Entry {
+            value: filled.unwrap_or(Value::Refused),
             shown: one_line(shown),
             origin: Origin::Line(line),
-        })
+        }
     }
 
     fn scalar(&mut self, name: &str, line: usize, value: &Spanned<DeValue<'_>>) -> Option<String> {
@@ -232,6 +229,17 @@ impl Walk<'_> {
                 None
             }
         }
+    }
+}
+
+/// A key as it was typed: below its pipeline in a file, below its flag else.
+fn full_name(shown: &str, key: &str) -> String {
+    match shown.starts_with("--") {
+        true => format!(
+            "{shown}{}",
+            key.strip_prefix("silver.operations").unwrap_or(key)
+        ),
+        false => format!("{shown}.{key}"),
     }
 }
 
@@ -326,6 +334,19 @@ mod tests {
     fn empty_silver_does_not_pass_for_bronze_only() {
         let (_, errors) = parse_text("[pipeline.a.silver]\n");
         assert_eq!(errors, "f.toml, line 1: pipeline.a.silver is empty");
+    }
+
+    #[test]
+    fn table_in_a_flag_names_the_flag_and_no_line() {
+        let mut problems = Problems::default();
+        let text = "{ colum = \"op\", upsert = [\"I\"] }";
+        let entries = parse_flag_table("silver.operations", "--operations", text, &mut problems);
+        assert_eq!(entries.len(), 1);
+        let error = problems.into_error(Some("f.toml")).unwrap();
+        assert_eq!(
+            error.message(),
+            "--operations.colum is no known key; the nearest is --operations.column"
+        );
     }
 
     #[test]

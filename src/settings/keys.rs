@@ -320,27 +320,22 @@ pub(super) fn is_table(key: &str) -> bool {
     })
 }
 
-/// The known key that `unknown` most likely means.
-///
-/// A key of the right name in another table wins, then the nearest name in the same table.
+/// The known key that `unknown` most likely means: the nearest name, preferably in the same table.
 pub(super) fn nearest(unknown: &str) -> String {
+    const SAME_TABLE: f64 = 0.1;
     let (table, name) = unknown.rsplit_once('.').unwrap_or(("", unknown));
     let name = snake_case(name);
-    let elsewhere = SETTING_KEYS
-        .iter()
-        .find(|known| last_part(known.key) == name);
-    if let Some(known) = elsewhere {
-        return known.key.to_string();
-    }
-    let mut siblings = siblings(table);
-    siblings.sort_by(|left, right| {
-        let distance = |key: &str| strsim::jaro_winkler(last_part(key), &name);
-        distance(right).total_cmp(&distance(left))
-    });
-    siblings
+    let likeness = |key: &str| strsim::jaro_winkler(last_part(key), &name);
+    let near = siblings(table)
         .into_iter()
-        .next()
-        .unwrap_or_else(|| "source".to_string())
+        .map(|key| (likeness(&key) + SAME_TABLE, key));
+    let far = SETTING_KEYS
+        .iter()
+        .map(|known| (likeness(known.key), known.key.to_string()));
+    let best = near
+        .chain(far)
+        .max_by(|left, right| left.0.total_cmp(&right.0));
+    best.map_or_else(String::new, |(_, key)| key)
 }
 
 /// The name in `known` that is nearest to `word`.
@@ -353,7 +348,7 @@ pub(super) fn nearest_word<'a>(
     })
 }
 
-/// The settings and tables directly in `table`; those of the whole pipeline when there is no such table.
+/// The settings and tables directly in `table`.
 fn siblings(table: &str) -> Vec<String> {
     let prefix = if table.is_empty() {
         String::new()
@@ -370,12 +365,6 @@ fn siblings(table: &str) -> Vec<String> {
         if !found.contains(&full) {
             found.push(full);
         }
-    }
-    if found.is_empty() {
-        found = SETTING_KEYS
-            .iter()
-            .map(|known| known.key.to_string())
-            .collect();
     }
     found
 }
@@ -421,6 +410,7 @@ mod tests {
     fn key_in_the_wrong_table_finds_the_right_one() {
         assert_eq!(nearest("keys"), "silver.keys");
         assert_eq!(nearest("source.sequence_by"), "silver.sequence_by");
+        assert_eq!(nearest("kees"), "silver.keys");
     }
 
     #[test]

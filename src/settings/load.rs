@@ -214,7 +214,7 @@ fn flags_name(request: &Request<'_>, entries: &BTreeMap<String, Entry>) -> Resul
         .get("source.path")
         .and_then(|entry| match &entry.value {
             Value::One(text) => Some(request.folder.join(text)),
-            Value::Many(_) => None,
+            Value::Many(_) | Value::Refused => None,
         });
     let folder = landing
         .as_deref()
@@ -300,9 +300,12 @@ fn check_pipeline(mut reader: Reader<'_>) -> Option<PipelineSettings> {
         reader.problems.add(line, message);
     }
     unsupported::refuse(&mut reader);
-    let pipeline = check::pipeline(&mut reader)?;
-    rules::check_pipeline(&mut reader, &pipeline);
-    Some(pipeline)
+    let pipeline = check::pipeline(&mut reader);
+    rules::check_lists(&mut reader);
+    if let Some(pipeline) = &pipeline {
+        rules::check_pipeline(&mut reader, pipeline);
+    }
+    pipeline
 }
 
 /// The folder's name with `_` for what a pipeline name does not hold.
@@ -656,6 +659,20 @@ mod tests {
             .position(|line| line.contains("line 3: "))
             .unwrap();
         assert!(settle < unknown);
+    }
+
+    #[test]
+    fn refused_value_is_reported_once() {
+        let message = refusal(&PIPELINE.replace("\"in\"", "\"${UNSET}/in\""));
+        assert_eq!(
+            message,
+            "landfall.toml, line 4: pipeline.a.source.path: the environment variable UNSET is not set"
+        );
+        let both = format!(
+            "{}keys = [\"x\"]\n",
+            PIPELINE.replace("\"in\"", "\"s3://x\"")
+        );
+        assert!(refusal(&both).starts_with("2 settings are wrong"));
     }
 
     #[test]

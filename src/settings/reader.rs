@@ -24,6 +24,8 @@ pub(super) enum Value {
     One(String),
     /// Several of them.
     Many(Vec<String>),
+    /// Given and refused already; says nothing more.
+    Refused,
 }
 
 /// One setting.
@@ -52,6 +54,13 @@ impl Problems {
             line,
             message: message.into(),
         });
+    }
+
+    /// Takes the problems of a text that is no file.
+    pub(super) fn add_without_lines(&mut self, others: Problems) {
+        for problem in others.0 {
+            self.add(None, problem.message);
+        }
     }
 
     /// One error that lists all; `None` when nothing is wrong. `file` is the settings file as typed.
@@ -136,6 +145,13 @@ impl Reader<'_> {
         self.entries.contains_key(key)
     }
 
+    /// Whether the value of `key` was refused before it was read.
+    pub(super) fn is_refused(&self, key: &str) -> bool {
+        self.entries
+            .get(key)
+            .is_some_and(|entry| entry.value == Value::Refused)
+    }
+
     /// Whether any setting of the table `table` is given.
     pub(super) fn has_table(&self, table: &str) -> bool {
         let prefix = format!("{table}.");
@@ -146,6 +162,7 @@ impl Reader<'_> {
     pub(super) fn text(&mut self, key: &str) -> Option<String> {
         match &self.entries.get(key)?.value {
             Value::One(text) => Some(text.clone()),
+            Value::Refused => None,
             Value::Many(_) => {
                 self.wrong(key, "a single value");
                 None
@@ -156,7 +173,7 @@ impl Reader<'_> {
     /// A list; a single value is a list of one.
     pub(super) fn list(&mut self, key: &str) -> Vec<String> {
         match self.entries.get(key).map(|entry| &entry.value) {
-            None => Vec::new(),
+            None | Some(Value::Refused) => Vec::new(),
             Some(Value::Many(texts)) => texts.clone(),
             Some(Value::One(text)) => vec![text.clone()],
         }

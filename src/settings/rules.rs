@@ -23,18 +23,16 @@ const RESERVED: &[&str] = &[
     "_commit_timestamp",
 ];
 
-/// Checks one pipeline.
+/// Checks a complete pipeline.
 pub(super) fn check_pipeline(reader: &mut Reader<'_>, pipeline: &PipelineSettings) {
-    columns_are_distinct(reader, "bronze.partition_by", &pipeline.bronze.partition_by);
     csv_dialect(reader, &pipeline.source.csv);
-    if pipeline.silver.is_some() {
-        silver(reader);
-    }
     places(reader, pipeline);
 }
 
-/// Checks what holds for silver even where something else of the pipeline is missing.
-fn silver(reader: &mut Reader<'_>) {
+/// Checks the lists of columns and operations, also where something else of the pipeline is wrong.
+pub(super) fn check_lists(reader: &mut Reader<'_>) {
+    let partitions = reader.list("bronze.partition_by");
+    columns_are_distinct(reader, "bronze.partition_by", &partitions);
     for key in [
         "silver.keys",
         "silver.sequence_by",

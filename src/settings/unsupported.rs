@@ -89,7 +89,7 @@ fn refuse_url(reader: &mut Reader<'_>, key: &str) {
         format!("{name}: a path of the scheme {scheme}:// is not supported yet"),
     );
     if let Some(entry) = reader.entries.get_mut(key) {
-        entry.value = Value::One("not-supported-yet".to_string());
+        entry.value = Value::Refused;
     }
 }
 
@@ -98,6 +98,7 @@ impl Refused {
         let texts: Vec<&str> = match value {
             Value::One(text) => vec![text],
             Value::Many(texts) => texts.iter().map(String::as_str).collect(),
+            Value::Refused => return false,
         };
         match self {
             Refused::NonEmpty => texts.iter().any(|text| !text.is_empty()),
