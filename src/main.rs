@@ -57,7 +57,10 @@ async fn dispatch(command: Checked, messages: Messages) -> Result<ExitCode> {
             }
         }
         Checked::Verify(_) => return Err(not_wired("verify")),
-        Checked::Quarantine(_) => return Err(not_wired("quarantine")),
+        Checked::Quarantine(quarantine) if quarantine.retry => {
+            return Err(not_wired("quarantine --retry"));
+        }
+        Checked::Quarantine(quarantine) => read::quarantine(quarantine).await?,
         Checked::Maintain(_) => return Err(not_wired("maintain")),
     }
     Ok(ExitCode::SUCCESS)

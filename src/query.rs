@@ -5,8 +5,10 @@
 
 mod columns;
 mod function;
+mod refused;
 
 pub use columns::{ColumnReport, column_rows, columns};
+pub use refused::refused_records;
 
 use crate::change::{self, Version};
 use crate::error::{Error, ErrorKind, Result};
@@ -590,6 +592,34 @@ mod tests {
             .map(|column| column.since_file.as_deref())
             .collect();
         assert_eq!(files, [Some("z"), Some("b"), None]);
+    }
+
+    #[tokio::test]
+    async fn refused_records_lose_their_underscores() {
+        let lake = Lake::new().await;
+        let none = refused_records(lake.pipeline()).await.unwrap();
+        assert_eq!(none.schema.field(0).name(), "file_path");
+        assert_eq!(pretty(none).await.unwrap(), "");
+        let path = lake.folder.path().join("b_quarantine");
+        std::fs::create_dir(&path).unwrap();
+        let batch = RecordBatch::try_from_iter([
+            (
+                "_file_path",
+                Arc::new(StringArray::from(vec!["b", "a", "a"])) as _,
+            ),
+            ("_file_row", Arc::new(Int64Array::from(vec![1, 10, 9])) as _),
+        ])
+        .unwrap();
+        let url = url::Url::from_directory_path(&path).unwrap();
+        DeltaTable::try_from_url(url)
+            .await
+            .unwrap()
+            .write([batch])
+            .await
+            .unwrap();
+        let some = refused_records(lake.pipeline()).await.unwrap();
+        assert_eq!(some.schema.field(1).name(), "file_row");
+        assert_eq!(pretty(some).await.unwrap(), "a 9; a 10; b 1");
     }
 
     #[tokio::test]

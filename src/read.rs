@@ -1,7 +1,7 @@
-//! The commands that only read tables: `show`, `sql`, `changes`, `schema`.
+//! The commands that only read tables: `show`, `sql`, `changes`, `schema`, `quarantine`.
 
-use crate::cli::RowFormat;
-use crate::cli::checked::{Changes, Schema, Show, Sql};
+use crate::cli::checked::{Changes, Quarantine, Schema, Show, Sql};
+use crate::cli::{JsonMode, RowFormat};
 use crate::output;
 use landfall::error::Result;
 use landfall::query::{self, ColumnReport};
@@ -31,6 +31,16 @@ pub(crate) async fn changes(changes: Changes) -> Result<()> {
         .ok_or_else(|| no_silver(&changes.pipeline))?;
     let rows = feed::changes(&silver.path, changes.range, &silver.keys).await?;
     output::print_rows(rows, changes.format).await
+}
+
+/// Prints the refused records.
+pub(crate) async fn quarantine(quarantine: Quarantine) -> Result<()> {
+    let format = match quarantine.json {
+        None => RowFormat::Table,
+        Some(JsonMode::Document) => RowFormat::Json,
+        Some(JsonMode::Lines) => RowFormat::Jsonl,
+    };
+    output::print_rows(query::refused_records(&quarantine.pipeline).await?, format).await
 }
 
 /// Prints the columns of bronze and silver.
