@@ -39,8 +39,8 @@ use crate::change::Version;
 use crate::error::{Error, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, SchemaRef};
-use deltalake::kernel::Action;
 use deltalake::kernel::transaction::TransactionError;
+use deltalake::kernel::{Action, Add};
 use deltalake::logstore::{CommitOrBytes, LogStoreRef};
 use deltalake::{DeltaTable, DeltaTableBuilder, DeltaTableError};
 use durable_store::DurableStore;
@@ -157,6 +157,11 @@ impl Table {
     /// One file of this version.
     pub fn file(&self, path: &str) -> Option<&DataFile> {
         self.state.files.get(path)
+    }
+
+    /// A file as a log entry names it, for reading it although another version may have taken it out.
+    pub fn data_file(&self, add: Add) -> Result<DataFile> {
+        DataFile::new(&self.root, add, &self.state.schema)
     }
 
     /// How many files this version has.

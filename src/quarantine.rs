@@ -6,7 +6,9 @@
 use crate::change::{BATCH_ID, BatchId, FILE_PATH, FILE_ROW, Reject};
 use crate::clock::Micros;
 use crate::crash::CrashSwitch;
-use crate::delta::{self, AppTransaction, Append, AppendCommit, FileCount, Table, TableSpec};
+use crate::delta::{
+    self, AppTransaction, Append, AppendCommit, ColumnRange, FileCount, Table, TableSpec,
+};
 use crate::error::{Error, Result};
 use arrow::array::{
     Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
@@ -130,7 +132,12 @@ impl QuarantineTable {
             return Ok(records);
         };
         let columns: Vec<String> = COLUMNS.map(str::to_owned).to_vec();
-        for file in table.files() {
+        let paths = file_path.map(|path| StringArray::from(vec![path]));
+        let range: Vec<ColumnRange> = paths
+            .iter()
+            .filter_map(|paths| ColumnRange::of(FILE_PATH, paths))
+            .collect();
+        for file in table.candidates(&range) {
             for scanned in table.scan(file, &columns)? {
                 let read = from_rows(&scanned?.rows)?;
                 records.extend(

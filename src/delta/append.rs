@@ -23,6 +23,8 @@ use std::time::Duration;
 const ATTEMPTS: u32 = 10;
 /// The pause after the first lost attempt; it doubles.
 const PAUSE: Duration = Duration::from_millis(20);
+/// `commitInfo` names at most so many replaced landing files.
+const NAMED_FILES_MAX: usize = 100;
 /// Marks data files whose rows were in the table before.
 const COPIED: &str = "landfall.copied";
 
@@ -219,6 +221,13 @@ fn plan(
     commit
         .parameters
         .insert("batchId".into(), append.batch.to_string().into());
+    if !replacement.removes.is_empty() {
+        let names: Vec<&String> = append.replaced.iter().take(NAMED_FILES_MAX).collect();
+        commit.parameters.insert(
+            "replacedFiles".into(),
+            serde_json::json!(names).to_string().into(),
+        );
+    }
     commit.adds = adds;
     commit.adds.extend(replacement.copies);
     commit.removes = replacement.removes;

@@ -43,7 +43,7 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    fn new(root: &Path, add: Add, schema: &SchemaRef) -> Result<DataFile> {
+    pub(super) fn new(root: &Path, add: Add, schema: &SchemaRef) -> Result<DataFile> {
         if add.path.starts_with('/') || add.path.contains("://") {
             return Err(Error::disagreement(format!(
                 "table {}: data file is outside of the table: {}",

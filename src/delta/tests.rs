@@ -1129,3 +1129,24 @@ async fn long_and_odd_texts_are_never_ruled_out() {
         }
     }
 }
+
+#[tokio::test]
+async fn rows_that_a_version_added_can_be_read_after_they_moved_to_other_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 3).await;
+    let crash = crate::crash::CrashSwitch::default();
+    let _ = compact(&mut table, &[], &limits(), &crash).await.unwrap();
+    let added = files_of_version(&table, Version(2)).await.unwrap().added;
+    assert!(table.file(&added[0].path).is_none());
+    let file = table.data_file(added[0].clone()).unwrap();
+    let scanned = table
+        .scan(&file, &["k".to_owned()])
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let keys = scanned.rows.column(0).as_primitive::<Int64Type>();
+    assert_eq!(keys.values().to_vec(), (10..20).collect::<Vec<i64>>());
+    let compaction = files_of_version(&table, table.version()).await.unwrap();
+    assert!(compaction.added.is_empty() && compaction.removed.is_empty());
+}
