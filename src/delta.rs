@@ -40,7 +40,7 @@ use crate::error::{Error, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, SchemaRef};
 use deltalake::kernel::transaction::TransactionError;
-use deltalake::kernel::{Action, Add};
+use deltalake::kernel::{Action, Add, Remove};
 use deltalake::logstore::{CommitOrBytes, LogStoreRef};
 use deltalake::{DeltaTable, DeltaTableBuilder, DeltaTableError};
 use durable_store::DurableStore;
@@ -162,6 +162,17 @@ impl Table {
     /// A file as a log entry names it, for reading it although another version may have taken it out.
     pub fn data_file(&self, add: Add) -> Result<DataFile> {
         DataFile::new(&self.root, add, &self.state.schema)
+    }
+
+    /// A file as a log entry removed it, for reading the rows that left; an error if vacuum took it.
+    pub fn removed_file(&self, remove: &Remove) -> Result<DataFile> {
+        self.data_file(Add {
+            path: remove.path.clone(),
+            partition_values: remove.partition_values.clone().unwrap_or_default(),
+            size: remove.size.unwrap_or_default(),
+            deletion_vector: remove.deletion_vector.clone(),
+            ..Add::default()
+        })
     }
 
     /// How many files this version has.

@@ -11,7 +11,6 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int64Type, Schema, TimeUnit};
 use deltalake::datafusion::prelude::SessionContext;
-use deltalake::kernel::Remove;
 use std::fs;
 
 fn spec(schema: &SchemaRef, partition_by: &[&str]) -> TableSpec {
@@ -247,6 +246,30 @@ fn table_can_be_shared_and_its_work_moved_between_threads() {
     moved(|table| table.write_rows(table.schema(), &[]));
     moved(|table| table.write_change_rows(&[]));
     moved(|table| table.checkpoint_log());
+    moved(|table| async move {
+        let (limits, crash) = (limits(), crate::crash::CrashSwitch::default());
+        compact(table, &[], &limits, &crash).await
+    });
+    moved(|table| async move {
+        let txn = AppTransaction {
+            app_id: String::new(),
+            version: 0,
+        };
+        let (batch, replaced, schema) = (
+            crate::change::BatchId(0),
+            Default::default(),
+            table.schema(),
+        );
+        let append = Append {
+            batch,
+            txn: &txn,
+            schema,
+            rows: &[],
+            replaced: &replaced,
+            before_commit: None,
+        };
+        append_once(table, &append, &crate::crash::CrashSwitch::default()).await
+    });
     moved(|table| table.files().next().map(|file| table.scan(file, &[])));
 }
 
@@ -1149,4 +1172,42 @@ async fn rows_that_a_version_added_can_be_read_after_they_moved_to_other_files()
     assert_eq!(keys.values().to_vec(), (10..20).collect::<Vec<i64>>());
     let compaction = files_of_version(&table, table.version()).await.unwrap();
     assert!(compaction.added.is_empty() && compaction.removed.is_empty());
+}
+
+#[tokio::test]
+async fn rows_that_left_with_a_version_can_still_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 2).await;
+    let path = table.files().next().unwrap().path.clone();
+    delete(&mut table, &path, &[0, 1]).await;
+    let file = table.file(&path).unwrap();
+    let before = read_file(&table, file);
+    let mut commit = TableCommit::new(Operation::Delete);
+    commit.removes = vec![table.remove_of(file, true)];
+    assert!(matches!(
+        table.commit(commit).await.unwrap(),
+        CommitOutcome::Committed(_)
+    ));
+    let removed = files_of_version(&table, table.version())
+        .await
+        .unwrap()
+        .removed;
+    let left = table.removed_file(&removed[0]).unwrap();
+    assert_eq!((left.rows, left.deleted), (10, 2));
+    assert_eq!(read_file(&table, &left), before);
+    fs::remove_file(folder.path().join(&path)).unwrap();
+    assert!(table.removed_file(&removed[0]).is_err());
+}
+
+fn read_file(table: &Table, file: &DataFile) -> Vec<i64> {
+    let scan = table.scan(file, &["k".to_owned()]).unwrap();
+    let batches: Vec<RecordBatch> = scan.map(|scanned| scanned.unwrap().rows).collect();
+    let keys = |batch: &RecordBatch| {
+        batch
+            .column(0)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    };
+    batches.iter().flat_map(keys).collect()
 }
