@@ -1211,3 +1211,53 @@ fn read_file(table: &Table, file: &DataFile) -> Vec<i64> {
     };
     batches.iter().flat_map(keys).collect()
 }
+
+#[tokio::test]
+async fn file_of_several_row_groups_and_upload_parts_keeps_its_row_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = 1_100_000_i64;
+    let mut table = Table::create(folder.path(), &spec(&keys_schema(), &[]))
+        .await
+        .unwrap();
+    // Texts that do not compress, so that the file is sent in parts.
+    let scrambled = |key: i64| (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(0..rows)),
+        Arc::new(StringArray::from_iter_values(
+            (0..rows).map(|key| format!("{:x}", scrambled(key))),
+        )),
+    ];
+    let _ = append(
+        &mut table,
+        &RecordBatch::try_new(keys_schema(), columns).unwrap(),
+    )
+    .await;
+    assert_eq!(table.file_count(), 1);
+    let file = table.files().next().unwrap();
+    assert!(file.size > 6 << 20, "{}", file.size);
+    let path = file.path.clone();
+    let gone = [0, 1_048_575, 1_048_576, 1_099_999];
+    delete(&mut table, &path, &gone).await;
+    let file = table.file(&path).unwrap();
+    let mut live = 0;
+    for scanned in table.scan(file, &["k".to_owned()]).unwrap() {
+        let scanned = scanned.unwrap();
+        let keys = scanned.rows.column(0).as_primitive::<Int64Type>();
+        let matches = |(key, row): (&i64, &u64)| *key as u64 == *row && !gone.contains(row);
+        assert!(keys.values().iter().zip(&scanned.row_numbers).all(matches));
+        live += keys.len();
+    }
+    assert_eq!(live, 1_099_996);
+    let rows = [3, 1_048_575, 1_048_576, 1_099_999];
+    let taken = table
+        .take(file, &["k".to_owned(), "v".to_owned()], &rows)
+        .unwrap();
+    assert_eq!(
+        taken.column(0).as_primitive::<Int64Type>().values(),
+        &rows.map(|row| row as i64)
+    );
+    assert_eq!(
+        taken.column(1).as_string::<i32>().value(3),
+        format!("{:x}", scrambled(1_099_999))
+    );
+}
