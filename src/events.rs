@@ -1,0 +1,262 @@
+//! Tells what each row of a batch is: an upsert, a delete, or nothing that silver takes.
+//!
+//! The rules come from the settings; columns are found by name without regard to case, as in Spark. A predicate that
+//! is NULL or false makes an upsert.
+
+use crate::change::RejectReason;
+use crate::error::{Error, Result};
+use crate::settings::EventRules;
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use deltalake::datafusion::common::DFSchema;
+use deltalake::datafusion::physical_expr::PhysicalExpr;
+use deltalake::datafusion::prelude::SessionContext;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What one event does to silver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Sets the row of its key.
+    Upsert,
+    /// Deletes the row of its key.
+    Delete,
+    /// Stays in bronze and out of silver.
+    Skip,
+    /// An operation outside the closed set.
+    Unknown,
+}
+
+/// The rules of the settings, ready for rows of one schema.
+pub struct EventClassifier {
+    rule: Rule,
+}
+
+enum Rule {
+    Always(EventKind),
+    Values {
+        column: Option<usize>,
+        kinds: HashMap<String, EventKind>,
+    },
+    Deletes {
+        predicate: Arc<dyn PhysicalExpr>,
+        schema: SchemaRef,
+    },
+}
+
+impl EventClassifier {
+    /// Prepares `rules` for batches of `schema`.
+    ///
+    /// Fails with a settings error when a predicate does not parse, names a column that the schema lacks, or is no
+    /// condition.
+    pub fn new(rules: &EventRules, schema: &SchemaRef) -> Result<Self> {
+        let rule = match rules {
+            EventRules::Predicates { deletes: None } => Rule::Always(EventKind::Upsert),
+            EventRules::Predicates { deletes: Some(sql) } => deletes_rule(sql, schema)?,
+            EventRules::Operations {
+                column,
+                upsert,
+                delete,
+                skip,
+            } => Rule::Values {
+                column: find_column(schema, column),
+                kinds: operation_kinds(upsert, delete, skip),
+            },
+        };
+        Ok(EventClassifier { rule })
+    }
+
+    /// One kind for each row of `batch`, which has the schema given to [`EventClassifier::new`].
+    pub fn classify(&self, batch: &RecordBatch) -> Result<Vec<EventKind>> {
+        let rows = batch.num_rows();
+        match &self.rule {
+            Rule::Always(kind) => Ok(vec![*kind; rows]),
+            Rule::Values { column: None, .. } => Ok(vec![EventKind::Unknown; rows]),
+            Rule::Values {
+                column: Some(column),
+                kinds,
+            } => {
+                let text = cast(batch.column(*column), &DataType::Utf8)?;
+                let text = text.as_string::<i32>();
+                Ok((0..rows).map(|row| operation(text, row, kinds)).collect())
+            }
+            Rule::Deletes { predicate, schema } => {
+                let renamed = RecordBatch::try_new(schema.clone(), batch.columns().to_vec())?;
+                let value = predicate
+                    .evaluate(&renamed)
+                    .and_then(|value| value.into_array(rows))
+                    .map_err(|error| {
+                        Error::settings(format!("apply_as_deletes cannot be evaluated: {error}"))
+                    })?;
+                let deletes = value.as_boolean();
+                let is_delete = |row: usize| deletes.is_valid(row) && deletes.value(row);
+                let kind = |row| {
+                    if is_delete(row) {
+                        EventKind::Delete
+                    } else {
+                        EventKind::Upsert
+                    }
+                };
+                Ok((0..rows).map(kind).collect())
+            }
+        }
+    }
+}
+
+impl EventKind {
+    /// Why a row of this kind is refused, if it is.
+    pub fn refusal(self) -> Option<RejectReason> {
+        match self {
+            EventKind::Upsert | EventKind::Delete | EventKind::Skip => None,
+            EventKind::Unknown => Some(RejectReason::UnknownOp),
+        }
+    }
+}
+
+/// The index of the column of this name: exact, else the only one that differs in case alone.
+pub fn find_column(schema: &Schema, name: &str) -> Option<usize> {
+    let fields = schema.fields();
+    let exact = fields.iter().position(|field| field.name() == name);
+    exact.or_else(|| {
+        fields
+            .iter()
+            .position(|field| field.name().to_lowercase() == name.to_lowercase())
+    })
+}
+
+fn operation_kinds(
+    upsert: &[String],
+    delete: &[String],
+    skip: &[String],
+) -> HashMap<String, EventKind> {
+    let lists = [
+        (upsert, EventKind::Upsert),
+        (delete, EventKind::Delete),
+        (skip, EventKind::Skip),
+    ];
+    let pairs = lists
+        .into_iter()
+        .flat_map(|(values, kind)| values.iter().map(move |value| (value.clone(), kind)));
+    pairs.collect()
+}
+
+fn operation(text: &StringArray, row: usize, kinds: &HashMap<String, EventKind>) -> EventKind {
+    if text.is_null(row) {
+        return EventKind::Unknown;
+    }
+    kinds
+        .get(text.value(row))
+        .copied()
+        .unwrap_or(EventKind::Unknown)
+}
+
+fn deletes_rule(sql: &str, schema: &SchemaRef) -> Result<Rule> {
+    // DataFusion lowers unquoted names, so lower-case column names make them match whatever their case.
+    let lowered = |field: &Arc<Field>| {
+        field
+            .as_ref()
+            .clone()
+            .with_name(field.name().to_lowercase())
+    };
+    let schema = Arc::new(Schema::new(
+        schema.fields().iter().map(lowered).collect::<Vec<_>>(),
+    ));
+    let wrong = |error: String| {
+        Error::settings(format!("apply_as_deletes = {sql:?}: {error}"))
+            .hint("a column that no file has brought yet must stand in schema_hints")
+    };
+    let context = SessionContext::new();
+    let known = DFSchema::try_from(schema.clone()).map_err(|error| wrong(error.to_string()))?;
+    let expr = context
+        .parse_sql_expr(sql, &known)
+        .map_err(|error| wrong(error.to_string()))?;
+    let predicate = context
+        .create_physical_expr(expr, &known)
+        .map_err(|error| wrong(error.to_string()))?;
+    let data_type = predicate
+        .data_type(&schema)
+        .map_err(|error| wrong(error.to_string()))?;
+    if data_type != DataType::Boolean {
+        return Err(wrong(format!(
+            "is no condition but a value of type {data_type}"
+        )));
+    }
+    Ok(Rule::Deletes { predicate, schema })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, Int64Array};
+
+    fn batch() -> RecordBatch {
+        let op: ArrayRef = Arc::new(StringArray::from(vec![
+            Some("D"),
+            Some("I"),
+            None,
+            Some("X"),
+        ]));
+        let seq: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
+        RecordBatch::try_from_iter([("Op", op), ("seq", seq)]).unwrap()
+    }
+
+    fn classify(rules: &EventRules) -> Result<Vec<EventKind>> {
+        let batch = batch();
+        EventClassifier::new(rules, &batch.schema())?.classify(&batch)
+    }
+
+    fn predicate(sql: &str) -> EventRules {
+        EventRules::Predicates {
+            deletes: Some(sql.into()),
+        }
+    }
+
+    #[test]
+    fn unknown_column_in_predicate_is_a_settings_error() {
+        let error = classify(&predicate("nope = 'D'")).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.message().contains("nope"), "{error}");
+    }
+
+    #[test]
+    fn predicate_that_is_no_condition_is_a_settings_error() {
+        assert_eq!(classify(&predicate("seq + 1")).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn null_predicate_is_an_upsert_and_names_ignore_case() {
+        use EventKind::{Delete, Upsert};
+        assert_eq!(
+            classify(&predicate("OP = 'D'")).unwrap(),
+            [Delete, Upsert, Upsert, Upsert]
+        );
+        assert_eq!(
+            classify(&predicate("upper(op) = 'D' OR seq > 3")).unwrap(),
+            [Delete, Upsert, Upsert, Delete]
+        );
+    }
+
+    #[test]
+    fn closed_set_knows_nothing_else() {
+        use EventKind::{Delete, Skip, Unknown};
+        let rules = EventRules::Operations {
+            column: "op".into(),
+            upsert: vec![],
+            delete: vec!["D".into()],
+            skip: vec!["I".into()],
+        };
+        assert_eq!(classify(&rules).unwrap(), [Delete, Skip, Unknown, Unknown]);
+    }
+
+    #[test]
+    fn missing_operation_column_makes_every_event_unknown() {
+        let rules = EventRules::Operations {
+            column: "kind".into(),
+            upsert: vec!["I".into()],
+            delete: vec![],
+            skip: vec![],
+        };
+        assert_eq!(classify(&rules).unwrap(), [EventKind::Unknown; 4]);
+    }
+}

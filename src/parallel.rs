@@ -1,0 +1,38 @@
+//! Runs independent pieces of work on all cores.
+
+use crate::error::Result;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs `work` for 0..count on all cores; results in order, the first error wins.
+pub fn in_parallel<T: Send>(
+    count: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(count);
+    if threads <= 1 {
+        return (0..count).map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            let item = next.fetch_add(1, Ordering::Relaxed);
+            if item >= count {
+                return done;
+            }
+            done.push((item, work(item)));
+        }
+    };
+    let mut results = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        let join = |handle: std::thread::ScopedJoinHandle<'_, _>| match handle.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        handles.into_iter().flat_map(join).collect::<Vec<_>>()
+    });
+    results.sort_unstable_by_key(|(item, _)| *item);
+    results.into_iter().map(|(_, result)| result).collect()
+}

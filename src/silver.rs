@@ -1,0 +1,583 @@
+//! Folds bronze into silver: one sequence-guarded merge for each version of bronze, exactly once.
+//!
+//! Two paths compute a row and must agree. The fast path takes the new events of a version and the rows that are there; the
+//! exact path folds all events of a key again from bronze and is taken wherever new events alone cannot tell. Each commit
+//! carries the bronze version in its application transaction, so applying a version twice is harmless. [`SilverTable::apply`]
+//! is the seam where another engine can stand.
+
+pub mod changes;
+pub mod locate;
+mod merge;
+pub mod plan;
+pub mod pool;
+pub mod refold;
+pub mod scd1;
+mod write;
+
+use crate::bronze::BronzeTable;
+use crate::change::{DELETED, Version};
+use crate::crash::CrashSwitch;
+use crate::delta::{AppTransaction, CommitOutcome, DataFile, Table, TableSpec, VersionFiles};
+use crate::error::{Error, ErrorKind, Result};
+use crate::parallel::in_parallel;
+use crate::settings::{EventRules, SilverSettings, WriteMode};
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use changes::{OldRows, RowChanges, RowPlace};
+use merge::Merge;
+use plan::SilverPlan;
+use pool::{Comparators, EventPool};
+use refold::KeySet;
+use scd1::Fates;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// How often a commit that lost against a foreign writer is computed again.
+const COMMIT_ATTEMPTS_MAX: u32 = 10;
+
+/// One part of the exact path over all keys holds about this many events.
+const REFOLD_EVENTS_MAX: i64 = 4_000_000;
+
+/// The table property that keeps the settings silver was made with.
+const SETTINGS_PROPERTY: &str = "landfall.silver";
+
+/// What one apply did, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApplyCounters {
+    /// Rows of new keys.
+    pub rows_inserted: u64,
+    /// Rows that changed and stay live (or come back to life).
+    pub rows_updated: u64,
+    /// Rows that became deleted.
+    pub rows_deleted: u64,
+    /// Events older than the row of their key.
+    pub rows_late: u64,
+    /// Events that say what is known.
+    pub rows_repeated: u64,
+    /// Events of equal sequence and other content.
+    pub conflicts: u64,
+}
+
+/// Proof that silver holds a version of bronze.
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct SilverCommit {
+    /// The version of silver.
+    pub version: Version,
+    /// The version of bronze.
+    pub bronze_version: Version,
+    /// What was done; zero if silver had the version before.
+    pub counters: ApplyCounters,
+}
+
+/// The silver table, or the place where it will be.
+pub struct SilverTable {
+    settings: SilverSettings,
+    unavailable_value: Option<String>,
+    app_id: String,
+    table: Option<Table>,
+}
+
+/// How silver differs from the fold of bronze.
+#[derive(Clone, Debug, Default)]
+pub struct SilverDifferences {
+    /// Rows that silver lacks.
+    pub missing: u64,
+    /// Rows that differ.
+    pub differing: u64,
+    /// Rows that no event of bronze explains.
+    pub surplus: u64,
+    /// The first differing rows, as text.
+    pub examples: Vec<String>,
+}
+
+impl SilverDifferences {
+    /// Whether silver is the fold of bronze.
+    pub fn is_empty(&self) -> bool {
+        self.missing + self.differing + self.surplus == 0
+    }
+}
+
+impl SilverTable {
+    /// Opens silver; it need not exist yet. `pipeline` names the application of its transactions.
+    ///
+    /// Fails with a settings error when silver was made with other keys, sequence, columns or rules.
+    pub async fn open(
+        settings: &SilverSettings,
+        unavailable_value: Option<String>,
+        pipeline: &str,
+    ) -> Result<SilverTable> {
+        let silver = SilverTable::open_unchecked(settings, unavailable_value, pipeline).await?;
+        silver.check_settings()?;
+        Ok(silver)
+    }
+
+    /// The same without a look at the settings it was made with; for a rebuild.
+    pub async fn open_unchecked(
+        settings: &SilverSettings,
+        unavailable_value: Option<String>,
+        pipeline: &str,
+    ) -> Result<SilverTable> {
+        Ok(SilverTable {
+            table: Table::open(&settings.path).await?,
+            settings: settings.clone(),
+            unavailable_value,
+            app_id: format!("{pipeline}/silver"),
+        })
+    }
+
+    /// The table below, if it was made.
+    pub fn table(&self) -> Option<&Table> {
+        self.table.as_ref()
+    }
+
+    /// The table below, for upkeep.
+    pub fn table_mut(&mut self) -> Option<&mut Table> {
+        self.table.as_mut()
+    }
+
+    /// The columns that keep equal keys together, for upkeep.
+    pub fn keys(&self) -> &[String] {
+        &self.settings.keys
+    }
+
+    /// The last version of bronze that silver holds.
+    pub fn applied_up_to(&self) -> Option<Version> {
+        self.table.as_ref()?.transaction(&self.app_id).map(Version)
+    }
+
+    /// Rows whose flag says deleted.
+    pub fn deleted_rows(&self) -> Result<u64> {
+        let Some(table) = &self.table else {
+            return Ok(0);
+        };
+        let files: Vec<_> = table.files().collect();
+        let counts = in_parallel(files.len(), |file| {
+            let mut deleted = 0;
+            for scanned in table.scan(files[file], &[DELETED.into()])? {
+                deleted += scanned?.rows.column(0).as_boolean().true_count() as u64;
+            }
+            Ok(deleted)
+        })?;
+        Ok(counts.into_iter().sum())
+    }
+
+    /// Applies version `version` of bronze, which brought `files` and is the next after [`SilverTable::applied_up_to`] that changed rows.
+    ///
+    /// If the process stops inside, silver holds the version whole or not at all; calling again is harmless.
+    pub async fn apply(
+        &mut self,
+        bronze: &BronzeTable,
+        version: Version,
+        files: &VersionFiles,
+        crash: &CrashSwitch,
+    ) -> Result<SilverCommit> {
+        let Some(plan) = self.plan(&bronze.table().schema())? else {
+            return Ok(self.nothing(version));
+        };
+        self.ensure_table(&plan).await?;
+        let incoming = Incoming::read(bronze.table(), files)?;
+        for attempt in 0..COMMIT_ATTEMPTS_MAX {
+            if self.applied_up_to() >= Some(version) {
+                return Ok(self.nothing(version));
+            }
+            let (changes, counters) = self.compute(bronze.table(), &plan, &incoming)?;
+            let transaction = AppTransaction {
+                app_id: self.app_id.clone(),
+                version: version.0,
+            };
+            let mode = self.settings.write_mode;
+            let table = self.table.as_mut().ok_or_else(no_table)?;
+            match write::commit(table, changes, &counters, transaction, mode, crash).await? {
+                CommitOutcome::Committed(silver) => {
+                    return Ok(SilverCommit {
+                        version: silver,
+                        bronze_version: version,
+                        counters,
+                    });
+                }
+                CommitOutcome::Conflict => table.reload().await?,
+            }
+            tokio::time::sleep(Duration::from_millis(20 << attempt.min(6))).await;
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "silver {} is written by others all the time",
+                self.settings.path.display()
+            ),
+        )
+        .hint("stop the other writer, then run again"))
+    }
+
+    /// Compares silver with the fold of all events in bronze; writes nothing. At most `examples_max` differences are shown.
+    pub fn compare(&self, bronze: &BronzeTable, examples_max: usize) -> Result<SilverDifferences> {
+        let mut differences = SilverDifferences::default();
+        let Some(plan) = self.plan(&bronze.table().schema())? else {
+            return Ok(differences);
+        };
+        let schema = self.target_schema(&plan);
+        for part in parts(bronze.table()) {
+            let changes = self.part_changes(bronze.table(), &plan, &schema, &part)?;
+            differences.missing += changes.inserted.num_rows() as u64;
+            differences.differing += changes.updated.num_rows() as u64;
+            differences.surplus += changes.removed.num_rows() as u64;
+            let kinds = [
+                ("missing", &changes.inserted),
+                ("should be", &changes.updated),
+                ("is", &changes.replaced),
+                ("surplus", &changes.removed),
+            ];
+            for (kind, rows) in kinds {
+                let room = examples_max.saturating_sub(differences.examples.len());
+                differences.examples.extend(
+                    row_texts(rows, room)?
+                        .into_iter()
+                        .map(|text| format!("{kind}: {text}")),
+                );
+            }
+        }
+        Ok(differences)
+    }
+
+    /// Makes silver the fold of all events in bronze, in one commit: only rows that differ are written. After a change of
+    /// settings every row is.
+    ///
+    /// If the process stops inside, silver is as before.
+    pub async fn rebuild(
+        &mut self,
+        bronze: &BronzeTable,
+        crash: &CrashSwitch,
+    ) -> Result<SilverCommit> {
+        let version = bronze.table().version();
+        let Some(plan) = self.plan(&bronze.table().schema())? else {
+            return Ok(self.nothing(version));
+        };
+        self.ensure_table(&plan).await?;
+        let whole = self.check_settings().is_err();
+        let schema = if whole {
+            plan.schema()
+        } else {
+            self.target_schema(&plan)
+        };
+        let mut changes = RowChanges::none(&schema);
+        for part in parts(bronze.table()) {
+            let part = if whole {
+                let (rows, _) = merge::folded_part(bronze.table(), &plan, &schema, &part)?;
+                RowChanges {
+                    inserted: rows,
+                    ..RowChanges::none(&schema)
+                }
+            } else {
+                self.part_changes(bronze.table(), &plan, &schema, &part)?
+            };
+            changes = changes.and(part)?;
+        }
+        let counters = merge::counted(&changes, Fates::default());
+        let transaction = AppTransaction {
+            app_id: self.app_id.clone(),
+            version: version.0,
+        };
+        let properties = BTreeMap::from([(SETTINGS_PROPERTY.to_string(), self.settings_text())]);
+        let mode = self.settings.write_mode;
+        let table = self.table.as_mut().ok_or_else(no_table)?;
+        let outcome = if whole {
+            write::replace(table, changes, &counters, transaction, properties, crash).await?
+        } else {
+            write::commit(table, changes, &counters, transaction, mode, crash).await?
+        };
+        match outcome {
+            CommitOutcome::Committed(silver) => Ok(SilverCommit {
+                version: silver,
+                bronze_version: version,
+                counters,
+            }),
+            CommitOutcome::Conflict => {
+                table.reload().await?;
+                Err(Error::new(
+                    ErrorKind::Conflict,
+                    "silver was written by others during the rebuild",
+                )
+                .hint("run it again"))
+            }
+        }
+    }
+
+    fn plan(&self, bronze: &SchemaRef) -> Result<Option<SilverPlan>> {
+        SilverPlan::resolve(&self.settings, self.unavailable_value.clone(), bronze)
+    }
+
+    fn nothing(&self, bronze_version: Version) -> SilverCommit {
+        let version = self.table.as_ref().map_or(Version(-1), Table::version);
+        SilverCommit {
+            version,
+            bronze_version,
+            counters: ApplyCounters::default(),
+        }
+    }
+
+    async fn ensure_table(&mut self, plan: &SilverPlan) -> Result<()> {
+        if self.table.is_none() {
+            let spec = TableSpec {
+                schema: plan.schema(),
+                partition_by: self.settings.partition_by.clone(),
+                change_data_feed: self.settings.change_data_feed,
+                deletion_vectors: self.settings.write_mode == WriteMode::MergeOnRead,
+                name: None,
+                description: None,
+                properties: BTreeMap::from([(SETTINGS_PROPERTY.to_string(), self.settings_text())]),
+            };
+            self.table = Some(Table::create(&self.settings.path, &spec).await?);
+        }
+        Ok(())
+    }
+
+    fn target_schema(&self, plan: &SilverPlan) -> SchemaRef {
+        self.table
+            .as_ref()
+            .map_or_else(|| plan.schema(), |table| plan.evolved(&table.schema()))
+    }
+
+    fn compute(
+        &self,
+        bronze: &Table,
+        plan: &SilverPlan,
+        incoming: &Incoming,
+    ) -> Result<(RowChanges, ApplyCounters)> {
+        let comparators = Comparators::new(plan)?;
+        let pool = EventPool::new(plan, &comparators, &incoming.schema, &incoming.rows)?;
+        let merge = Merge {
+            silver: self.table.as_ref().ok_or_else(no_table)?,
+            schema: self.target_schema(plan),
+            bronze,
+            plan,
+            comparators: &comparators,
+            pool: &pool,
+        };
+        if incoming.replaces {
+            merge.refold_all()
+        } else {
+            merge.decide_all()
+        }
+    }
+
+    fn part_changes(
+        &self,
+        bronze: &Table,
+        plan: &SilverPlan,
+        schema: &SchemaRef,
+        part: &KeySet<'_>,
+    ) -> Result<RowChanges> {
+        let comparators = Comparators::new(plan)?;
+        let (wanted, pool) = merge::folded_part(bronze, plan, schema, part)?;
+        let keys: Vec<&[u8]> = (0..pool.groups.len())
+            .map(|group| pool.key(group))
+            .collect();
+        let old = match &self.table {
+            Some(table) => all_old_rows(table, plan, &comparators, schema, part)?,
+            None => OldRows {
+                rows: RecordBatch::new_empty(schema.clone()),
+                places: Vec::new(),
+                by_key: HashMap::new(),
+            },
+        };
+        changes::difference(&wanted, &keys, &old)
+    }
+
+    /// What of the settings decides which rows silver has.
+    fn settings_by_name(&self) -> BTreeMap<&'static str, String> {
+        let settings = &self.settings;
+        let rules = match &settings.events {
+            EventRules::Predicates { deletes } => {
+                format!("apply_as_deletes {}", deletes.as_deref().unwrap_or("none"))
+            }
+            EventRules::Operations {
+                column,
+                upsert,
+                delete,
+                skip,
+            } => {
+                format!("operations {column} upsert {upsert:?} delete {delete:?} skip {skip:?}")
+            }
+        };
+        BTreeMap::from([
+            ("keys", format!("{:?}", settings.keys)),
+            ("sequence_by", format!("{:?}", settings.sequence_by)),
+            ("columns", format!("{:?}", settings.columns)),
+            ("delete rule", rules),
+            (
+                "ignore_null_updates",
+                format!("{:?}", settings.ignore_null_updates),
+            ),
+            ("deletes", format!("{:?}", settings.deletes)),
+            ("unavailable_value", format!("{:?}", self.unavailable_value)),
+        ])
+    }
+
+    fn settings_text(&self) -> String {
+        let text = serde_json::to_string(&self.settings_by_name());
+        text.expect("a map of texts is always JSON")
+    }
+
+    fn check_settings(&self) -> Result<()> {
+        let Some(table) = &self.table else {
+            return Ok(());
+        };
+        let Some(text) = table.property(SETTINGS_PROPERTY) else {
+            let message = format!(
+                "{} is a Delta table that this loader did not make",
+                table.root().display()
+            );
+            return Err(Error::disagreement(message).hint("name another silver path"));
+        };
+        let made_with: BTreeMap<String, String> = serde_json::from_str(text).map_err(|error| {
+            Error::disagreement(format!(
+                "property {SETTINGS_PROPERTY} of silver does not read: {error}"
+            ))
+        })?;
+        let present = self.settings_by_name();
+        let differs = present
+            .iter()
+            .find(|(name, value)| made_with.get(**name) != Some(*value));
+        let Some((name, value)) = differs else {
+            return Ok(());
+        };
+        let before = made_with.get(*name).map_or("nothing", String::as_str);
+        Err(Error::settings(format!(
+            "silver was made with {name} {before}, the settings say {value}"
+        ))
+        .hint("put the setting back, or run rebuild PIPELINE silver"))
+    }
+}
+
+/// The rows of one version of bronze.
+struct Incoming {
+    schema: SchemaRef,
+    rows: Vec<RecordBatch>,
+    /// The version took rows away: only all events of their keys can tell.
+    replaces: bool,
+}
+
+impl Incoming {
+    fn read(bronze: &Table, files: &VersionFiles) -> Result<Incoming> {
+        let schema = refold::event_schema(bronze);
+        let columns: Vec<String> = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect();
+        let added = files.added.iter().map(|add| bronze.data_file(add.clone()));
+        let removed = files
+            .removed
+            .iter()
+            .map(|remove| bronze.removed_file(remove));
+        let all: Vec<DataFile> = added.chain(removed).collect::<Result<_>>()?;
+        let parts = in_parallel(all.len(), |file| {
+            let rows = bronze
+                .scan(&all[file], &columns)?
+                .map(|scanned| Ok(scanned?.rows));
+            rows.collect::<Result<Vec<_>>>()
+        })?;
+        Ok(Incoming {
+            schema,
+            rows: parts.into_iter().flatten().collect(),
+            replaces: !files.removed.is_empty(),
+        })
+    }
+}
+
+/// The parts in which all keys are folded, so that memory stays bounded.
+fn parts(bronze: &Table) -> Vec<KeySet<'static>> {
+    let of = u64::try_from(bronze.row_count() / REFOLD_EVENTS_MAX + 1).unwrap_or(1);
+    (0..of).map(|part| KeySet::Part { part, of }).collect()
+}
+
+/// The rows of silver whose keys are in `part`.
+fn all_old_rows(
+    table: &Table,
+    plan: &SilverPlan,
+    comparators: &Comparators,
+    schema: &SchemaRef,
+    part: &KeySet<'_>,
+) -> Result<OldRows> {
+    let names: Vec<String> = table
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect();
+    let files: Vec<_> = table.files().collect();
+    let read = in_parallel(files.len(), |file| {
+        let (mut kept, mut places) = (Vec::new(), Vec::new());
+        for scanned in table.scan(files[file], &names)? {
+            let scanned = scanned?;
+            let holds = refold::holds(&scanned.rows, plan, comparators, part)?;
+            let held = scanned
+                .row_numbers
+                .iter()
+                .zip(holds.values())
+                .filter(|(_, held)| *held);
+            places.extend(held.map(|(&row, _)| RowPlace {
+                file: files[file].path.clone(),
+                row,
+            }));
+            kept.push(changes::widened(
+                &arrow::compute::filter_record_batch(&scanned.rows, &holds)?,
+                schema,
+            )?);
+        }
+        Ok((kept, places))
+    })?;
+    let (rows, places): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    let rows = arrow::compute::concat_batches(schema, rows.iter().flatten())?;
+    let keys = comparators.keys.rows(&plan.key_columns(&rows))?;
+    let by_key: HashMap<Box<[u8]>, u32> = (0..rows.num_rows())
+        .map(|row| (keys.row(row).data().into(), row as u32))
+        .collect();
+    Ok(OldRows {
+        rows,
+        places: places.into_iter().flatten().collect(),
+        by_key,
+    })
+}
+
+fn row_texts(rows: &RecordBatch, count: usize) -> Result<Vec<String>> {
+    let options = arrow::util::display::FormatOptions::default().with_null("NULL");
+    let schema = rows.schema();
+    let text = |row: usize| -> Result<String> {
+        let cell = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| -> Result<String> {
+            let value = arrow::util::display::ArrayFormatter::try_new(column.as_ref(), &options)?.value(row).to_string();
+            Ok(format!("{}={value}", field.name()))
+        };
+        Ok(schema
+            .fields()
+            .iter()
+            .zip(rows.columns())
+            .map(cell)
+            .collect::<Result<Vec<_>>>()?
+            .join(" "))
+    };
+    (0..rows.num_rows().min(count)).map(text).collect()
+}
+
+fn no_table() -> Error {
+    Error::bug("silver is used before it is made")
+}
+
+/// Adds the keys of rows of `schema` to `keys`; nothing while a key column is missing.
+pub fn distinct_keys<'a>(
+    settings: &SilverSettings,
+    schema: &SchemaRef,
+    rows: impl Iterator<Item = &'a RecordBatch>,
+    keys: &mut std::collections::HashSet<Box<[u8]>>,
+) -> Result<()> {
+    let Some(plan) = SilverPlan::resolve(settings, None, schema)? else {
+        return Ok(());
+    };
+    let comparators = Comparators::new(&plan)?;
+    for rows in rows {
+        let comparable = comparators.keys.rows(&plan.key_columns(rows))?;
+        keys.extend(comparable.iter().map(|key| Box::from(key.data())));
+    }
+    Ok(())
+}

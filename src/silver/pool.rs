@@ -1,0 +1,217 @@
+//! Rows of bronze as events: columns, key, sequence and order, ready to be folded.
+
+use crate::change::{FILE_PATH, FILE_ROW};
+use crate::error::{Error, Result};
+use crate::events::{EventClassifier, EventKind};
+use crate::silver::plan::SilverPlan;
+use crate::silver::scd1;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array, new_null_array,
+};
+use arrow::compute::kernels::cmp::eq;
+use arrow::compute::{concat, concat_batches, filter_record_batch, take};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use arrow::row::{RowConverter, Rows, SortField};
+use std::collections::HashMap;
+
+/// Turns the key or sequence columns of any batch into bytes that compare like the columns, left to right.
+pub struct Comparable {
+    converter: RowConverter,
+}
+
+impl Comparable {
+    /// For columns of these types.
+    ///
+    /// Fails with a settings error for a type that has no order.
+    pub fn new(types: &[DataType]) -> Result<Self> {
+        let fields = types.iter().cloned().map(SortField::new).collect();
+        let converter = RowConverter::new(fields).map_err(|error| {
+            Error::settings(format!(
+                "keys and sequence columns need types that can be compared: {error}"
+            ))
+        })?;
+        Ok(Comparable { converter })
+    }
+
+    /// One comparable row for each row of the columns.
+    pub fn rows(&self, columns: &[ArrayRef]) -> Result<Rows> {
+        Ok(self.converter.convert_columns(columns)?)
+    }
+}
+
+/// The comparators of one plan; rows made by the same comparator can be compared with one another.
+pub struct Comparators {
+    /// Of the keys.
+    pub keys: Comparable,
+    /// Of the sequence.
+    pub sequence: Comparable,
+}
+
+impl Comparators {
+    /// For the types of `plan`.
+    pub fn new(plan: &SilverPlan) -> Result<Self> {
+        let types = |places: &[usize]| -> Vec<DataType> {
+            places
+                .iter()
+                .map(|&place| plan.columns[place].data_type().clone())
+                .collect()
+        };
+        Ok(Comparators {
+            keys: Comparable::new(&types(&plan.keys))?,
+            sequence: Comparable::new(&types(&plan.sequence))?,
+        })
+    }
+}
+
+/// Events of bronze that change silver, grouped by key and in the order of the law.
+pub struct EventPool {
+    /// One array for each column of the plan.
+    pub columns: Vec<ArrayRef>,
+    /// What each event is; only upserts and deletes.
+    pub kinds: Vec<EventKind>,
+    /// The key of each event.
+    pub keys: Rows,
+    /// The sequence of each event.
+    pub sequences: Rows,
+    /// Events by (key, sequence, file, row).
+    pub order: Vec<u32>,
+    /// One range of `order` for each key, in the order of the keys.
+    pub groups: Vec<std::ops::Range<usize>>,
+}
+
+impl EventPool {
+    /// Makes events of rows of bronze, all of one schema. Rows that silver does not take are left out.
+    pub fn new(
+        plan: &SilverPlan,
+        comparators: &Comparators,
+        schema: &SchemaRef,
+        rows: &[RecordBatch],
+    ) -> Result<Self> {
+        let all = concat_batches(schema, rows)?;
+        let kinds = EventClassifier::new(&plan.rules, schema)?.classify(&all)?;
+        let taken = takes_part(plan, &all, &kinds);
+        let kinds: Vec<EventKind> = kinds
+            .into_iter()
+            .zip(taken.values())
+            .filter(|(_, taken)| *taken)
+            .map(|(kind, _)| kind)
+            .collect();
+        let all = filter_record_batch(&all, &taken)?;
+        let columns: Vec<ArrayRef> = plan
+            .columns
+            .iter()
+            .map(|field| column_or_null(&all, field.name(), field.data_type()))
+            .collect();
+        let pick = |places: &[usize]| -> Vec<ArrayRef> {
+            places.iter().map(|&place| columns[place].clone()).collect()
+        };
+        let keys = comparators.keys.rows(&pick(&plan.keys))?;
+        let sequences = comparators.sequence.rows(&pick(&plan.sequence))?;
+        let files = column_or_null(&all, FILE_PATH, &DataType::Utf8);
+        let file_rows = column_or_null(&all, FILE_ROW, &DataType::Int64);
+        let order = scd1::order_of_events(
+            &keys,
+            &sequences,
+            &files,
+            file_rows.as_primitive::<Int64Type>().values(),
+        );
+        let groups = groups_of(&order, &keys);
+        Ok(EventPool {
+            columns,
+            kinds,
+            keys,
+            sequences,
+            order,
+            groups,
+        })
+    }
+
+    /// The events of group `group`, in order.
+    pub fn events(&self, group: usize) -> &[u32] {
+        &self.order[self.groups[group].clone()]
+    }
+
+    /// The key of group `group`.
+    pub fn key(&self, group: usize) -> &[u8] {
+        self.keys.row(self.events(group)[0] as usize).data()
+    }
+
+    /// Finds the group of a key.
+    pub fn key_index(&self) -> HashMap<&[u8], u32> {
+        (0..self.groups.len())
+            .map(|group| (self.key(group), group as u32))
+            .collect()
+    }
+}
+
+/// The column of this name, or NULLs where the batch was written before the column came.
+pub fn column_or_null(batch: &RecordBatch, name: &str, data_type: &DataType) -> ArrayRef {
+    match batch.column_by_name(name) {
+        Some(column) => column.clone(),
+        None => new_null_array(data_type, batch.num_rows()),
+    }
+}
+
+/// For each column, where its text is the word for "value not sent".
+pub fn unavailable_masks(
+    plan: &SilverPlan,
+    columns: &[ArrayRef],
+) -> Result<Vec<Option<BooleanArray>>> {
+    let mask = |column: &ArrayRef| -> Result<Option<BooleanArray>> {
+        match (&plan.unavailable_value, column.data_type()) {
+            (Some(word), DataType::Utf8) => {
+                let equal = eq(
+                    column.as_string::<i32>(),
+                    &arrow::array::StringArray::new_scalar(word),
+                )?;
+                Ok(Some(BooleanArray::from_iter(
+                    (0..equal.len()).map(|row| Some(equal.is_valid(row) && equal.value(row))),
+                )))
+            }
+            _ => Ok(None),
+        }
+    };
+    columns.iter().map(mask).collect()
+}
+
+/// Two pools as one: the rows of `left` first.
+pub fn joined(left: &[ArrayRef], right: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+    let join =
+        |(left, right): (&ArrayRef, &ArrayRef)| Ok(concat(&[left.as_ref(), right.as_ref()])?);
+    left.iter().zip(right).map(join).collect()
+}
+
+/// Rows of a pool by place; NULL places give NULL.
+pub fn gather(column: &ArrayRef, places: &UInt32Array) -> Result<ArrayRef> {
+    Ok(take(column.as_ref(), places, None)?)
+}
+
+fn takes_part(plan: &SilverPlan, rows: &RecordBatch, kinds: &[EventKind]) -> BooleanArray {
+    let named = plan
+        .keys
+        .iter()
+        .chain(&plan.sequence)
+        .map(|&place| &plan.columns[place]);
+    let must: Vec<ArrayRef> = named
+        .map(|field| column_or_null(rows, field.name(), field.data_type()))
+        .collect();
+    let takes = |row: usize| match kinds[row] {
+        EventKind::Upsert | EventKind::Delete => must.iter().all(|column| column.is_valid(row)),
+        EventKind::Skip | EventKind::Unknown => false,
+    };
+    BooleanArray::from_iter((0..rows.num_rows()).map(|row| Some(takes(row))))
+}
+
+fn groups_of(order: &[u32], keys: &Rows) -> Vec<std::ops::Range<usize>> {
+    let mut groups = Vec::new();
+    let mut start = 0;
+    for place in 1..=order.len() {
+        let ends = place == order.len()
+            || keys.row(order[place] as usize) != keys.row(order[start] as usize);
+        if ends {
+            groups.push(start..place);
+            start = place;
+        }
+    }
+    groups
+}

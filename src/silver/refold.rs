@@ -1,0 +1,122 @@
+//! The exact path: folds all events of some keys again from bronze.
+//!
+//! It is used where new events alone cannot tell what a row becomes, and over all keys by verify and rebuild.
+
+use crate::change::{FILE_PATH, FILE_ROW};
+use crate::delta::{ColumnRange, DataFile, Table};
+use crate::error::Result;
+use crate::parallel::in_parallel;
+use crate::silver::plan::SilverPlan;
+use crate::silver::pool::{Comparators, EventPool};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Schema, SchemaRef};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Which keys to fold again.
+pub enum KeySet<'a> {
+    /// These, with the key columns to prune files by.
+    Some {
+        /// Comparable keys.
+        keys: HashSet<&'a [u8]>,
+        /// The key columns that hold them (and perhaps others).
+        columns: Vec<ArrayRef>,
+    },
+    /// One of `of` parts of all keys, by hash.
+    Part {
+        /// From 0.
+        part: u64,
+        /// How many parts.
+        of: u64,
+    },
+}
+
+impl KeySet<'_> {
+    fn holds(&self, key: &[u8]) -> bool {
+        match self {
+            KeySet::Some { keys, .. } => keys.contains(key),
+            KeySet::Part { of: 1, .. } => true,
+            KeySet::Part { part, of } => hash(key) % of == *part,
+        }
+    }
+}
+
+/// All events of `keys` that bronze holds.
+pub fn events_of(
+    bronze: &Table,
+    plan: &SilverPlan,
+    comparators: &Comparators,
+    keys: &KeySet<'_>,
+) -> Result<EventPool> {
+    let schema = event_schema(bronze);
+    let columns: Vec<String> = schema
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect();
+    let files = candidates(bronze, plan, keys);
+    let parts = in_parallel(files.len(), |file| {
+        let mut kept = Vec::new();
+        for scanned in bronze.scan(files[file], &columns)? {
+            let rows = scanned?.rows;
+            let rows = filter_record_batch(&rows, &holds(&rows, plan, comparators, keys)?)?;
+            if rows.num_rows() > 0 {
+                kept.push(rows);
+            }
+        }
+        Ok(kept)
+    })?;
+    let rows: Vec<RecordBatch> = parts.into_iter().flatten().collect();
+    EventPool::new(plan, comparators, &schema, &rows)
+}
+
+/// The columns of bronze that an event is made of: the source's, and its place.
+pub fn event_schema(bronze: &Table) -> SchemaRef {
+    let wanted =
+        |name: &str| !super::plan::is_own_column(name) || [FILE_PATH, FILE_ROW].contains(&name);
+    let fields: Vec<_> = bronze
+        .schema()
+        .fields()
+        .iter()
+        .filter(|field| wanted(field.name()))
+        .cloned()
+        .collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// For each row, whether its key is in `keys`.
+pub fn holds(
+    rows: &RecordBatch,
+    plan: &SilverPlan,
+    comparators: &Comparators,
+    keys: &KeySet<'_>,
+) -> Result<BooleanArray> {
+    if matches!(keys, KeySet::Part { of: 1, .. }) {
+        return Ok(BooleanArray::from(vec![true; rows.num_rows()]));
+    }
+    let comparable = comparators.keys.rows(&plan.key_columns(rows))?;
+    Ok((0..rows.num_rows())
+        .map(|row| Some(keys.holds(comparable.row(row).data())))
+        .collect())
+}
+
+fn candidates<'a>(bronze: &'a Table, plan: &SilverPlan, keys: &KeySet<'_>) -> Vec<&'a DataFile> {
+    let ranges: Vec<ColumnRange> = match keys {
+        KeySet::Some { columns, .. } => {
+            let named = plan.keys.iter().zip(columns);
+            named
+                .filter_map(|(&place, column)| ColumnRange::of(plan.columns[place].name(), column))
+                .collect()
+        }
+        KeySet::Part { .. } => Vec::new(),
+    };
+    bronze.candidates(&ranges)
+}
+
+fn hash(key: &[u8]) -> u64 {
+    // FNV-1a: any stable hash that spreads keys over parts will do.
+    key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
