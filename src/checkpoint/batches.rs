@@ -49,6 +49,8 @@ const UPDATE_APPLIED: &str = "
 const UPDATE_APPLIED_UP_TO: &str = "
     UPDATE meta SET applied_up_to = max(coalesce(applied_up_to, 0), ?1)";
 
+const UPDATE_APPLIED_BACK_TO: &str = "UPDATE meta SET applied_up_to = ?1 WHERE applied_up_to > ?1";
+
 impl CheckpointStore {
     /// Freezes the next batch: settled pending files and parked ones whose next try is due, in path order, up to the
     /// limits. `None` when there is none, and then nothing is written. Fails while another batch is planned.
@@ -228,6 +230,14 @@ impl CheckpointStore {
                 (bronze_version.0, silver_version.map(|version| version.0)),
             )?;
             transaction.execute(UPDATE_APPLIED_UP_TO, (bronze_version.0,))?;
+            Ok(())
+        })
+    }
+
+    /// Silver is confirmed up to `bronze_version` and no further: later versions of bronze were lost with the end of its log.
+    pub fn take_back_applied(&mut self, bronze_version: Version) -> Result<()> {
+        self.write(|transaction| {
+            transaction.execute(UPDATE_APPLIED_BACK_TO, (bronze_version.0,))?;
             Ok(())
         })
     }

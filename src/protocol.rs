@@ -1,0 +1,584 @@
+//! The order of durable writes, and recovery from every gap in it.
+//!
+//! ```text
+//! plan      SQLite   batch N = these files
+//! prepare   SQLite   what decoding found in each
+//! rejects   Delta    quarantine, with txn (pipeline/epoch/quarantine, N)
+//! rows      Delta    bronze, with txn (pipeline/epoch/bronze, N)
+//! confirm   SQLite   files loaded
+//! merge     Delta    silver, with txn (pipeline/silver, version of bronze)
+//! confirm   SQLite   applied
+//! clean     disk     move or delete the source files
+//! ```
+//!
+//! A table is asked for its transaction before anything is done again, so each step may be cut off and repeated. Delta's
+//! logs are the truth; the checkpoint is the plan and the ledger of files.
+
+use crate::batch::MicroBatch;
+use crate::bronze::BronzeTable;
+use crate::change::{BatchId, FileFault, Version};
+use crate::checkpoint::{CheckpointStore, FileOutcome, OutcomeKind};
+use crate::clock::Clock;
+use crate::crash::{CrashPoint, CrashSwitch};
+use crate::delta::{AppTransaction, repair_tail};
+use crate::error::{Error, Result};
+use crate::load::{LoadContext, LoadedBatch, load};
+use crate::quarantine::QuarantineTable;
+use crate::schema::TableSchema;
+use crate::settings::PipelineSettings;
+use crate::silver::{ApplyCounters, SilverTable};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One pipeline, opened for loading: it holds the lock on its checkpoint.
+pub struct Pipeline {
+    pub(crate) settings: PipelineSettings,
+    pub(crate) checkpoint: CheckpointStore,
+    pub(crate) bronze: Option<BronzeTable>,
+    pub(crate) quarantine: QuarantineTable,
+    pub(crate) silver: Option<SilverTable>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) crash: CrashSwitch,
+    hints: TableSchema,
+    /// When the work on the present batch began.
+    started_at: i64,
+}
+
+/// What one micro-batch did.
+#[derive(Clone, Debug, Default)]
+pub struct BatchReport {
+    /// The batch; `None` when only earlier versions of bronze were applied to silver.
+    pub batch_id: Option<BatchId>,
+    /// Files that loaded.
+    pub files: u64,
+    /// Rows that bronze gained.
+    pub rows: u64,
+    /// Records that went to quarantine.
+    pub quarantined: u64,
+    /// Files that are parked now, and why.
+    pub parked: Vec<(String, FileFault)>,
+    /// Columns that bronze gained.
+    pub new_columns: Vec<String>,
+    /// The version of bronze after it.
+    pub bronze_version: Option<Version>,
+    /// The version of silver after it.
+    pub silver_version: Option<Version>,
+    /// What silver took.
+    pub counters: ApplyCounters,
+    /// Wall time.
+    pub seconds: f64,
+}
+
+/// What a start found and mended.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// One line each, for the operator.
+    pub notes: Vec<String>,
+    /// A batch that was cut off, and is done now.
+    pub batch: Option<BatchReport>,
+}
+
+impl Pipeline {
+    /// Takes the lock, opens the tables and checks that they agree with the checkpoint.
+    ///
+    /// Mends what a power cut left at the end of a log. Fails with a disagreement, and changes nothing, where tables and
+    /// checkpoint tell different stories; with `Held` where another loader runs.
+    pub async fn open(
+        settings: PipelineSettings,
+        clock: Arc<dyn Clock>,
+        crash: CrashSwitch,
+    ) -> Result<(Pipeline, Recovery)> {
+        let hints = TableSchema::from_hints(&settings.source.schema_hints)?;
+        let checkpoint = CheckpointStore::open(
+            &settings.checkpoint,
+            &settings.name,
+            &settings.source.path,
+            clock.now(),
+        )?;
+        let mut recovery = Recovery::default();
+        recovery
+            .notes
+            .extend(checkpoint.journal_note().map(str::to_string));
+        let repairs = repair_tables(&settings)?;
+        let bronze = BronzeTable::open(&settings.bronze.path).await?;
+        let quarantine = QuarantineTable::open(&settings.bronze.quarantine_path()).await?;
+        let silver = match &settings.silver {
+            Some(silver) => {
+                let word = settings.source.unavailable_value.clone();
+                Some(SilverTable::open(silver, word, checkpoint.pipeline_id()).await?)
+            }
+            None => None,
+        };
+        let mut pipeline = Pipeline {
+            settings,
+            checkpoint,
+            bronze,
+            quarantine,
+            silver,
+            started_at: clock.now(),
+            clock,
+            crash,
+            hints,
+        };
+        pipeline.check_agreement()?;
+        if !repairs.is_empty() {
+            recovery.notes.extend(repairs);
+            recovery
+                .notes
+                .extend(pipeline.take_back_lost_files().await?);
+        }
+        pipeline.check_versions()?;
+        Ok((pipeline, recovery))
+    }
+
+    /// Confirms or redoes what the last run left unfinished. Called once, after [`Pipeline::open`].
+    pub async fn recover(&mut self) -> Result<Option<BatchReport>> {
+        self.started_at = self.clock.now();
+        if let Some(batch) = self.checkpoint.planned()? {
+            return Ok(Some(self.finish(batch).await?));
+        }
+        let report = self.apply_pending(BatchReport::default()).await?;
+        Ok((report.counters != ApplyCounters::default()).then_some(report))
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &PipelineSettings {
+        &self.settings
+    }
+
+    /// The schema that the next files are decoded with.
+    pub fn schema(&self) -> TableSchema {
+        match &self.bronze {
+            Some(bronze) => with_hints(bronze.source_schema(), &self.hints),
+            None => self.hints.clone(),
+        }
+    }
+
+    /// Loads a frozen batch into bronze and applies it to silver.
+    ///
+    /// If the process stops inside, [`Pipeline::recover`] finds the batch in the checkpoint and asks the tables how far it came.
+    pub async fn load_batch(&mut self, batch: MicroBatch) -> Result<BatchReport> {
+        self.started_at = self.clock.now();
+        let loaded = self.decode(&batch)?;
+        self.checkpoint.prepare(batch.id, &loaded.outcomes)?;
+        let report = self.append(&batch, loaded).await?;
+        self.apply_pending(report).await
+    }
+
+    /// Applies every version of bronze that silver lacks, adding to `report`.
+    pub async fn apply_pending(&mut self, mut report: BatchReport) -> Result<BatchReport> {
+        let Some(bronze) = &self.bronze else {
+            return Ok(report);
+        };
+        let newest = bronze.table().version();
+        if let Some(silver) = &mut self.silver {
+            let first = silver.applied_up_to().map_or(0, |version| version.0 + 1);
+            for version in (first..=newest.0).map(Version) {
+                let files = bronze.files_of_version(version).await.map_err(|error| {
+                    error.hint("run rebuild PIPELINE silver: it folds bronze again without its log")
+                })?;
+                if files.added.is_empty() && files.removed.is_empty() {
+                    continue;
+                }
+                let commit = silver.apply(bronze, version, &files, &self.crash).await?;
+                self.crash.reach(CrashPoint::AfterSilverCommit)?;
+                report.counters.add(&commit.counters);
+            }
+            report.silver_version = silver.table().map(|table| table.version());
+        }
+        report.seconds = (self.clock.now() - self.started_at) as f64 / 1e6;
+        if self.checkpoint.applied_up_to()? != Some(newest) {
+            let counters = crate::checkpoint::ApplyCounters::from(&report);
+            self.checkpoint
+                .confirm_applied(newest, report.silver_version, &counters)?;
+            self.crash.reach(CrashPoint::AfterConfirmApplied)?;
+        }
+        Ok(report)
+    }
+
+    /// Decodes the files of a batch; writes nothing.
+    pub fn decode(&self, batch: &MicroBatch) -> Result<LoadedBatch> {
+        let checkpoint = &self.checkpoint;
+        let attempts = |path: &str| Ok(checkpoint.file(path)?.map_or(0, |file| file.attempts));
+        let context = LoadContext {
+            settings: &self.settings,
+            known_content: &|hash| checkpoint.known_content(hash),
+            attempts: &attempts,
+            now: self.clock.now(),
+        };
+        load(batch, &self.schema(), &context)
+    }
+
+    /// The batch that was planned when the last run stopped: confirm it if bronze has it, else do it again, or give it up
+    /// if its files are not what they were.
+    async fn finish(&mut self, batch: MicroBatch) -> Result<BatchReport> {
+        let transaction = self.transaction("bronze", batch.id)?;
+        let committed = self
+            .bronze
+            .as_ref()
+            .and_then(|bronze| bronze.table().transaction(&transaction.app_id));
+        if committed >= Some(batch.id.0) {
+            let outcomes = self.checkpoint.prepared(batch.id)?.ok_or_else(|| {
+                Error::disagreement(format!(
+                    "bronze holds batch {} that the checkpoint never prepared",
+                    batch.id
+                ))
+                .hint("run rebuild PIPELINE checkpoint")
+            })?;
+            let bronze = self.bronze.as_ref().ok_or_else(no_bronze)?;
+            let version = bronze.table().version_of_transaction(&transaction).await?;
+            let version = version.unwrap_or_else(|| bronze.table().version());
+            self.checkpoint
+                .confirm_loaded(batch.id, Some(version), self.clock.now())?;
+            return self
+                .apply_pending(report_of(batch.id, &outcomes, Some(version)))
+                .await;
+        }
+        let loaded = self.decode(&batch)?;
+        if let Some(outcomes) = self.checkpoint.prepared(batch.id)?
+            && !same_content(&outcomes, &loaded.outcomes)
+        {
+            self.checkpoint.release(batch.id)?;
+            return self.apply_pending(BatchReport::default()).await;
+        }
+        self.checkpoint.prepare(batch.id, &loaded.outcomes)?;
+        let report = self.append(&batch, loaded).await?;
+        self.apply_pending(report).await
+    }
+
+    /// Quarantine, bronze, confirm.
+    async fn append(&mut self, batch: &MicroBatch, loaded: LoadedBatch) -> Result<BatchReport> {
+        let now = self.clock.now();
+        let loading: BTreeSet<&str> = loaded.loading().collect();
+        let replaces = |path: &str| loading.contains(path);
+        let replaced: BTreeSet<String> = batch
+            .files
+            .iter()
+            .filter(|file| file.replaces && replaces(&file.path))
+            .map(|file| file.path.clone())
+            .collect();
+        let transaction = self.transaction("quarantine", batch.id)?;
+        let quarantined = self
+            .quarantine
+            .append(batch.id, transaction, &loaded.rejects, &replaced, now)
+            .await?;
+        if quarantined.is_some() {
+            self.crash.reach(CrashPoint::AfterQuarantineCommit)?;
+        }
+        let before = self.schema();
+        let version = self.append_rows(batch.id, &loaded, &replaced, now).await?;
+        self.checkpoint.confirm_loaded(batch.id, version, now)?;
+        self.crash.reach(CrashPoint::AfterConfirmLoaded)?;
+        let mut report = report_of(batch.id, &loaded.outcomes, version);
+        let is_new = |name: &&String| before.columns.field_with_name(name).is_err();
+        let names: Vec<String> = loaded
+            .schema
+            .columns
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect();
+        report.new_columns = names.iter().filter(is_new).cloned().collect();
+        Ok(report)
+    }
+
+    /// The rows of a batch, in one commit; none where there is nothing to add and nothing to replace.
+    async fn append_rows(
+        &mut self,
+        batch: BatchId,
+        loaded: &LoadedBatch,
+        replaced: &BTreeSet<String>,
+        now: i64,
+    ) -> Result<Option<Version>> {
+        if loaded.files.is_empty() && replaced.is_empty() {
+            return Ok(None);
+        }
+        let transaction = self.transaction("bronze", batch)?;
+        let bronze = match &mut self.bronze {
+            Some(bronze) => bronze,
+            None if loaded.files.is_empty() => return Ok(None),
+            None => {
+                let settings = &self.settings.bronze;
+                let created =
+                    BronzeTable::create(&settings.path, &loaded.schema, &settings.partition_by)
+                        .await?;
+                self.bronze.insert(created)
+            }
+        };
+        let commit = bronze
+            .append(
+                batch,
+                transaction,
+                &loaded.schema,
+                &loaded.files,
+                replaced,
+                now,
+                &self.crash,
+            )
+            .await?;
+        self.crash.reach(CrashPoint::AfterBronzeCommit)?;
+        Ok(Some(commit.version))
+    }
+
+    /// The application transaction of a batch in one of the tables that batches go to.
+    pub(crate) fn transaction(&self, table: &str, batch: BatchId) -> Result<AppTransaction> {
+        let app_id = format!(
+            "{}/{}/{table}",
+            self.checkpoint.pipeline_id(),
+            self.checkpoint.epoch()?
+        );
+        Ok(AppTransaction {
+            app_id,
+            version: batch.0,
+        })
+    }
+
+    /// Stops where the tables hold what the checkpoint does not know of, or the other way round.
+    fn check_agreement(&self) -> Result<()> {
+        let name = &self.settings.name;
+        let lost = |message: String| {
+            Err(Error::disagreement(message).hint(format!(
+                "landfall rebuild {name} checkpoint makes the checkpoint again from what bronze holds"
+            )))
+        };
+        let bronze_path = self.settings.bronze.path.display();
+        let Some(bronze) = &self.bronze else {
+            if self.loaded_rows()? > 0 {
+                return lost(format!(
+                    "the checkpoint says that files are loaded, but there is no bronze table at {bronze_path}"
+                ));
+            }
+            if self
+                .silver
+                .as_ref()
+                .is_some_and(|silver| silver.applied_up_to().is_some())
+            {
+                return Err(Error::disagreement(format!(
+                    "silver holds rows, but there is no bronze table at {bronze_path}"
+                ))
+                .hint("bring bronze back, or name another silver path"));
+            }
+            return Ok(());
+        };
+        if self.checkpoint.is_new()? && bronze.table().row_count() > 0 {
+            return lost(format!(
+                "the checkpoint is new, but bronze at {bronze_path} holds rows: the checkpoint was lost"
+            ));
+        }
+        let newest = newest_batch(bronze, self.checkpoint.pipeline_id());
+        let next = self.checkpoint.next_batch_id()?;
+        match newest {
+            Some(newest) if newest >= next => lost(format!(
+                "bronze is at batch {newest}, but the checkpoint expects {next} next: it is older than bronze"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stops where versions that were confirmed are gone.
+    fn check_versions(&self) -> Result<()> {
+        let Some(bronze) = &self.bronze else {
+            return Ok(());
+        };
+        let version = bronze.table().version();
+        let name = &self.settings.name;
+        if let Some(confirmed) = self.checkpoint.applied_up_to()?
+            && confirmed > version
+        {
+            return Err(Error::disagreement(format!("bronze is at version {version}, but version {confirmed} was confirmed: bronze is older than the checkpoint"))
+                .hint(format!("bring the newer bronze back, or run landfall rebuild {name} checkpoint and then rebuild {name} silver")));
+        }
+        let applied = self.silver.as_ref().and_then(SilverTable::applied_up_to);
+        if applied > Some(version) {
+            let applied = applied.map_or(0, |version| version.0);
+            return Err(Error::disagreement(format!(
+                "silver is applied up to version {applied} of bronze, which is at {version}"
+            ))
+            .hint(format!("run landfall rebuild {name} silver")));
+        }
+        Ok(())
+    }
+
+    fn loaded_rows(&self) -> Result<u64> {
+        let mut rows = 0;
+        for state in [
+            crate::checkpoint::FileState::Loaded,
+            crate::checkpoint::FileState::Cleaned,
+        ] {
+            self.checkpoint
+                .files(Some(state), &mut |file| rows += file.rows_loaded)?;
+        }
+        Ok(rows)
+    }
+
+    /// After a log entry was lost to a power cut: files whose rows are not in the tables are loaded again.
+    async fn take_back_lost_files(&mut self) -> Result<Vec<String>> {
+        let audit =
+            crate::verify::audit_files(&self.checkpoint, self.bronze.as_ref(), &self.quarantine)?;
+        let lost: Vec<String> = audit
+            .disagreeing
+            .iter()
+            .map(|file| file.path.clone())
+            .collect();
+        let mut notes = Vec::new();
+        if !lost.is_empty() {
+            self.checkpoint.reset(&lost)?;
+            notes.push(format!(
+                "{} files whose rows were in the damaged entry are loaded again",
+                lost.len()
+            ));
+        }
+        let (Some(bronze), Some(silver)) = (&self.bronze, &mut self.silver) else {
+            return Ok(notes);
+        };
+        let version = bronze.table().version();
+        if silver.applied_up_to() > Some(version) {
+            let _rebuilt = silver.rebuild(bronze, &self.crash).await?;
+            notes.push("silver was ahead of bronze and is folded again".into());
+        }
+        if self.checkpoint.applied_up_to()? > Some(version) {
+            self.checkpoint.take_back_applied(version)?;
+        }
+        Ok(notes)
+    }
+}
+
+impl ApplyCounters {
+    /// Adds what another apply did.
+    pub fn add(&mut self, other: &ApplyCounters) {
+        self.rows_inserted += other.rows_inserted;
+        self.rows_updated += other.rows_updated;
+        self.rows_deleted += other.rows_deleted;
+        self.rows_late += other.rows_late;
+        self.rows_repeated += other.rows_repeated;
+        self.conflicts += other.conflicts;
+    }
+}
+
+impl From<&BatchReport> for crate::checkpoint::ApplyCounters {
+    fn from(report: &BatchReport) -> Self {
+        let counters = &report.counters;
+        crate::checkpoint::ApplyCounters {
+            rows_inserted: counters.rows_inserted,
+            rows_updated: counters.rows_updated,
+            rows_deleted: counters.rows_deleted,
+            rows_late: counters.rows_late,
+            rows_repeated: counters.rows_repeated,
+            conflicts: counters.conflicts,
+            seconds: report.seconds,
+        }
+    }
+}
+
+/// The newest batch that any epoch of a pipeline committed to bronze.
+pub(crate) fn newest_batch(bronze: &BronzeTable, pipeline: &str) -> Option<BatchId> {
+    let of_pipeline = |app_id: &str| {
+        app_id
+            .strip_prefix(pipeline)
+            .is_some_and(|rest| rest.starts_with('/') && rest.ends_with("/bronze"))
+    };
+    let transactions = bronze.table().transactions().iter();
+    transactions
+        .filter(|(app_id, _)| of_pipeline(app_id))
+        .map(|(_, batch)| BatchId(*batch))
+        .max()
+}
+
+/// The epochs that any table of a pipeline knows, and the newest.
+pub(crate) fn newest_epoch(bronze: &BronzeTable, pipeline: &str) -> i64 {
+    let epoch = |app_id: &String| {
+        app_id
+            .strip_prefix(pipeline)?
+            .strip_prefix('/')?
+            .split('/')
+            .next()?
+            .parse::<i64>()
+            .ok()
+    };
+    bronze
+        .table()
+        .transactions()
+        .keys()
+        .filter_map(epoch)
+        .max()
+        .unwrap_or(0)
+}
+
+fn repair_tables(settings: &PipelineSettings) -> Result<Vec<String>> {
+    let quarantine = settings.bronze.quarantine_path();
+    let silver = settings.silver.as_ref().map(|silver| silver.path.as_path());
+    let tables: Vec<&Path> = [
+        Some(settings.bronze.path.as_path()),
+        Some(quarantine.as_path()),
+        silver,
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut notes = Vec::new();
+    for table in tables {
+        if let Some(repair) = repair_tail(table)? {
+            notes.push(format!(
+                "{}: log entry {} was damaged ({}), as after a power cut; it is set aside as {}",
+                table.display(),
+                repair.removed,
+                repair.damage,
+                repair.kept_as.display()
+            ));
+        }
+    }
+    Ok(notes)
+}
+
+/// Columns of hints that bronze does not have yet join its schema.
+pub(crate) fn with_hints(bronze: TableSchema, hints: &TableSchema) -> TableSchema {
+    let new: Vec<crate::decode::NewColumn> = hints
+        .columns
+        .fields()
+        .iter()
+        .filter(|field| bronze.columns.field_with_name(field.name()).is_err())
+        .map(|field| crate::decode::NewColumn {
+            name: field.name().clone(),
+            data_type: field.data_type().clone(),
+        })
+        .collect();
+    bronze.extended(&new)
+}
+
+fn report_of(batch: BatchId, outcomes: &[FileOutcome], version: Option<Version>) -> BatchReport {
+    let mut report = BatchReport {
+        batch_id: Some(batch),
+        bronze_version: version,
+        ..BatchReport::default()
+    };
+    for outcome in outcomes {
+        match &outcome.result {
+            OutcomeKind::Loaded { rows, quarantined } => {
+                report.files += 1;
+                report.rows += rows;
+                report.quarantined += quarantined;
+            }
+            OutcomeKind::Duplicate { .. } => report.files += 1,
+            OutcomeKind::Parked { fault, .. } => {
+                report.parked.push((outcome.path.clone(), fault.clone()))
+            }
+            OutcomeKind::Again | OutcomeKind::Vanished => {}
+        }
+    }
+    report
+}
+
+/// Whether two decodings of the same files saw the same bytes.
+fn same_content(before: &[FileOutcome], now: &[FileOutcome]) -> bool {
+    let same = |(before, now): (&FileOutcome, &FileOutcome)| {
+        before.path == now.path
+            && before.content_hash == now.content_hash
+            && before.result == now.result
+    };
+    before.len() == now.len() && before.iter().zip(now).all(same)
+}
+
+fn no_bronze() -> Error {
+    Error::bug("bronze has a transaction but is not open")
+}
