@@ -1,16 +1,30 @@
 //! Loads files of changes exactly once into a bronze Delta table and folds them into a silver one.
+
 pub mod batch;
 pub mod bronze;
 pub mod change;
 pub mod checkpoint;
+pub mod clean;
 pub mod clock;
 pub mod crash;
 pub mod decode;
 pub mod delta;
 pub mod error;
+pub mod events;
 pub mod feed;
 pub mod landing;
+pub mod load;
+pub mod loader;
+pub mod maintain;
+pub mod parallel;
+pub mod preview;
+pub mod protocol;
 pub mod quarantine;
 pub mod query;
+pub mod rebuild;
+pub mod reset;
 pub mod schema;
 pub mod settings;
+pub mod silver;
+pub mod status;
+pub mod verify;

@@ -35,7 +35,18 @@ pub(super) struct Loaded {
 }
 
 /// Reads the whole file; nothing is taken when any of it cannot be read.
+///
+/// The library panics on some damaged files, where no call of it can be asked beforehand; such a file is at fault, not the
+/// program.
 pub(super) fn load(bytes: &Bytes) -> Result<Loaded, FileFault> {
+    let read = std::panic::AssertUnwindSafe(|| load_whole(bytes));
+    std::panic::catch_unwind(read).unwrap_or_else(|_| {
+        let detail = "the Parquet file is damaged: its pages do not read as its footer says";
+        Err(FileFault::new(ParkReason::NotThisFormat, detail))
+    })
+}
+
+fn load_whole(bytes: &Bytes) -> Result<Loaded, FileFault> {
     if bytes.len() < 12 || !bytes.starts_with(MAGIC) || !bytes.ends_with(MAGIC) {
         let detail =
             "the file does not begin and end with PAR1; it is no Parquet file or not all of it";

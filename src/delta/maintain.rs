@@ -26,6 +26,17 @@ const ATTEMPTS: usize = 3;
 /// The rows that are sorted in memory at once, whatever their bytes.
 const BIN_ROWS_MAX: i64 = 4_000_000;
 
+/// Files below this size are worth joining.
+const SMALL_FILE_BYTES: u64 = 32 << 20;
+/// Joined files aim at this size.
+const TARGET_FILE_BYTES: u64 = 128 << 20;
+/// So many small files make a rewrite worth it.
+const SMALL_FILES_MIN: usize = 8;
+/// A file with this share of deleted rows is rewritten.
+const DELETED_SHARE_MIN: f64 = 0.25;
+/// One compaction reads no more than this.
+const COMPACT_BYTES_MAX: u64 = 2 << 30;
+
 /// When a file is worth rewriting.
 #[derive(Clone, Debug)]
 pub struct CompactLimits {
@@ -39,6 +50,18 @@ pub struct CompactLimits {
     pub deleted_share_min: f64,
     /// At most this many bytes are read in one call.
     pub bytes_max: u64,
+}
+
+impl Default for CompactLimits {
+    fn default() -> Self {
+        CompactLimits {
+            small_file_bytes: SMALL_FILE_BYTES,
+            target_file_bytes: TARGET_FILE_BYTES,
+            small_files_min: SMALL_FILES_MIN,
+            deleted_share_min: DELETED_SHARE_MIN,
+            bytes_max: COMPACT_BYTES_MAX,
+        }
+    }
 }
 
 /// What a compaction did.

@@ -1,0 +1,427 @@
+//! The loop: list, plan, load, apply, clean, wait.
+//!
+//! A listing is the truth about the landing folder; events only say when to list again. The loop prints nothing: it tells an
+//! observer what happened.
+
+use crate::batch::BatchLimits;
+use crate::clean::CleanReport;
+use crate::crash::CrashPoint;
+use crate::error::{Error, ErrorKind, Result};
+use crate::landing::{
+    Filter, LandingFile, Listing, Look, Settler, Wake, Waker, Watch, hash_file, list,
+};
+use crate::protocol::{BatchReport, Pipeline, Recovery};
+use crate::settings::{CleanSource, Discovery, PipelineSettings};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a run that ends by itself waits for files that keep changing.
+const UNSETTLED_WAIT_MAX: Duration = Duration::from_secs(60);
+/// How often a landing folder that is missing is looked for.
+const MISSING_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest pause between two looks at files that settle.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// Asks a running loop to end after the present micro-batch. Clones ask the same loop.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Stop {
+    /// Asks, and ends a wait.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+
+    /// Whether it was asked.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// How a run ends by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions {
+    /// Ends when everything that is there is loaded; otherwise watches for ever.
+    pub available_now: bool,
+    /// Ends after so many micro-batches.
+    pub batches_max: Option<u64>,
+}
+
+/// What the loop tells.
+#[derive(Clone, Debug)]
+pub enum LoaderEvent {
+    /// One line that the operator should see.
+    Note(String),
+    /// So much waits to be loaded.
+    Backlog {
+        /// Files.
+        files: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// A micro-batch is done, files of so many bytes.
+    Batch(Box<BatchReport>, u64),
+    /// Source files were cleaned.
+    Cleaned(CleanReport),
+}
+
+/// What a run did, all micro-batches together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunSummary {
+    /// Micro-batches.
+    pub batches: u64,
+    /// Files that loaded.
+    pub files: u64,
+    /// Rows that bronze gained.
+    pub rows: u64,
+    /// Records that went to quarantine.
+    pub quarantined: u64,
+    /// Files that are parked, all of them.
+    pub files_parked: u64,
+    /// Records in quarantine, all of them.
+    pub records_quarantined: u64,
+    /// Files that still wait.
+    pub files_pending: u64,
+    /// Source files whose clean-up failed in this run.
+    pub clean_failed: u64,
+}
+
+/// One pipeline's loop.
+pub struct Loader {
+    pipeline: Pipeline,
+    filter: Filter,
+    settler: Settler,
+    watch: Option<Watch>,
+    stop: Stop,
+    summary: RunSummary,
+    told: Vec<String>,
+}
+
+impl Loader {
+    /// Makes the loop of an opened pipeline and does first what the last run left unfinished.
+    pub async fn start(
+        mut pipeline: Pipeline,
+        recovery: Recovery,
+        stop: Stop,
+        tell: &mut dyn FnMut(LoaderEvent),
+    ) -> Result<Loader> {
+        recovery
+            .notes
+            .into_iter()
+            .for_each(|note| tell(LoaderEvent::Note(note)));
+        let filter = filter_of(pipeline.settings())?;
+        let settler = Settler::new(pipeline.settings().source.settle);
+        let unfinished = pipeline.recover().await?;
+        let mut loader = Loader {
+            pipeline,
+            filter,
+            settler,
+            watch: None,
+            stop,
+            summary: RunSummary::default(),
+            told: Vec::new(),
+        };
+        if let Some(report) = unfinished {
+            tell(LoaderEvent::Note(
+                "finished what the last run left open".into(),
+            ));
+            loader.count(&report);
+            tell(LoaderEvent::Batch(Box::new(report), 0));
+        }
+        Ok(loader)
+    }
+
+    /// Runs until it is done or asked to stop. An error leaves everything as a kill would: the next start recovers.
+    pub async fn run(
+        &mut self,
+        options: RunOptions,
+        tell: &mut dyn FnMut(LoaderEvent),
+    ) -> Result<RunSummary> {
+        let done = self.turn_until_done(options, tell).await;
+        let message = done.as_ref().err().map(|error| error.message().to_string());
+        self.pipeline
+            .checkpoint
+            .set_last_error(message.as_deref())?;
+        done?;
+        let counts = self.pipeline.checkpoint.counts()?;
+        self.summary.files_parked = counts.parked;
+        self.summary.records_quarantined = counts.rows_quarantined;
+        self.summary.files_pending = counts.pending + counts.planned;
+        Ok(self.summary)
+    }
+
+    /// The pipeline, to look at.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    async fn turn_until_done(
+        &mut self,
+        options: RunOptions,
+        tell: &mut dyn FnMut(LoaderEvent),
+    ) -> Result<()> {
+        if !options.available_now {
+            self.start_watch(tell);
+        }
+        let mut progressed_at = Instant::now();
+        loop {
+            let Some(look) = self.look(options, tell)? else {
+                if self.wait(MISSING_PAUSE, tell) {
+                    continue;
+                } else {
+                    return Ok(());
+                }
+            };
+            let before = self.summary.batches;
+            self.load_settled(&look, options, tell).await?;
+            self.clean(tell)?;
+            if self.stop.is_asked() || self.is_enough(options) {
+                return Ok(());
+            }
+            let progressed = self.summary.batches > before;
+            if progressed {
+                progressed_at = Instant::now();
+            }
+            let pause = match (look.look_again_in, options.available_now) {
+                (_, true) if progressed => continue,
+                (None, true) => return Ok(()),
+                (Some(_), true) if progressed_at.elapsed() > UNSETTLED_WAIT_MAX => {
+                    tell(LoaderEvent::Note(
+                        "files that keep changing are left for the next run".into(),
+                    ));
+                    return Ok(());
+                }
+                (Some(pause), _) => pause.max(LOOK_PAUSE_MIN),
+                (None, false) => self.pipeline.settings().source.listing_interval,
+            };
+            if !self.wait(
+                pause.min(self.pipeline.settings().source.listing_interval),
+                tell,
+            ) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lists, and brings the ledger up to date. `None` while a watched landing folder is missing.
+    fn look(
+        &mut self,
+        options: RunOptions,
+        tell: &mut dyn FnMut(LoaderEvent),
+    ) -> Result<Option<Look>> {
+        let source = self.pipeline.settings().source.clone();
+        let listing = match list(&source.path, &self.filter) {
+            Err(error) if error.kind() == ErrorKind::Unavailable && !options.available_now => {
+                self.watch = None;
+                self.tell_once(error.to_string(), tell);
+                return Ok(None);
+            }
+            listing => listing?,
+        };
+        if self.watch.is_none() && !options.available_now {
+            self.start_watch(tell);
+        }
+        self.tell_about(&listing, tell);
+        let now = self.pipeline.clock.now();
+        let checkpoint = &mut self.pipeline.checkpoint;
+        let found = checkpoint.reconcile(
+            &listing,
+            source.allow_overwrites,
+            source.include_existing_files,
+            now,
+        )?;
+        for file in &found.to_rehash {
+            self.check_changed(file, tell)?;
+        }
+        for path in &found.vanished {
+            tell(LoaderEvent::Note(format!(
+                "landing file {path} went away before it was loaded"
+            )));
+        }
+        self.pipeline.crash.reach(CrashPoint::AfterReconcile)?;
+        let look = self.settler.look(&found.waiting, now);
+        if !found.waiting.is_empty() {
+            let bytes = found.waiting.iter().map(|file| file.size).sum();
+            tell(LoaderEvent::Backlog {
+                files: found.waiting.len() as u64,
+                bytes,
+            });
+        }
+        Ok(Some(look))
+    }
+
+    /// A loaded file has another size or time: the content decides whether it was only touched.
+    fn check_changed(
+        &mut self,
+        file: &LandingFile,
+        tell: &mut dyn FnMut(LoaderEvent),
+    ) -> Result<()> {
+        let source = &self.pipeline.settings.source;
+        let hash = match hash_file(&source.path, &file.path) {
+            Ok(Some(hash)) => hash,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tell(LoaderEvent::Note(error.to_string()));
+                return Ok(());
+            }
+        };
+        let loaded = self
+            .pipeline
+            .checkpoint
+            .file(&file.path)?
+            .and_then(|record| record.content_hash);
+        if loaded.as_deref() == Some(hash.as_str()) {
+            return self.pipeline.checkpoint.confirm_touched(file);
+        }
+        let policy = source.allow_overwrites;
+        let state = self.pipeline.checkpoint.confirm_changed(file, policy)?;
+        tell(LoaderEvent::Note(format!(
+            "landing file {} changed after it was loaded: {state}",
+            file.path
+        )));
+        Ok(())
+    }
+
+    async fn load_settled(
+        &mut self,
+        look: &Look,
+        options: RunOptions,
+        tell: &mut dyn FnMut(LoaderEvent),
+    ) -> Result<()> {
+        let source = &self.pipeline.settings().source;
+        let limits = BatchLimits {
+            files_max: source.max_files_per_trigger,
+            bytes_max: source.max_bytes_per_trigger,
+        };
+        while !self.stop.is_asked() && !self.is_enough(options) {
+            let now = self.pipeline.clock.now();
+            let settled = |path: &str| look.settled.contains(path);
+            let Some(batch) = self.pipeline.checkpoint.plan(&settled, limits, now)? else {
+                break;
+            };
+            self.pipeline.crash.reach(CrashPoint::AfterPlan)?;
+            let bytes = batch.files.iter().map(|file| file.size).sum();
+            let report = self.pipeline.load_batch(batch).await?;
+            self.count(&report);
+            tell(LoaderEvent::Batch(Box::new(report), bytes));
+        }
+        Ok(())
+    }
+
+    fn clean(&mut self, tell: &mut dyn FnMut(LoaderEvent)) -> Result<()> {
+        let report = self.pipeline.clean_source()?;
+        self.summary.clean_failed += report.failed.len() as u64;
+        if report != CleanReport::default() {
+            tell(LoaderEvent::Cleaned(report));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, report: &BatchReport) {
+        self.summary.batches += u64::from(report.batch_id.is_some());
+        self.summary.files += report.files;
+        self.summary.rows += report.rows;
+        self.summary.quarantined += report.quarantined;
+    }
+
+    fn is_enough(&self, options: RunOptions) -> bool {
+        options
+            .batches_max
+            .is_some_and(|max| self.summary.batches >= max)
+    }
+
+    /// Waits for an event, at most `pause`; `false` when asked to stop.
+    fn wait(&mut self, pause: Duration, tell: &mut dyn FnMut(LoaderEvent)) -> bool {
+        let waker = self.stop.waker.clone();
+        let watch = self
+            .watch
+            .get_or_insert_with(|| Watch::without_events(&waker));
+        match watch.wait(pause) {
+            Wake::TimedOut | Wake::Woken => {}
+            Wake::Changed { renamed_into_place } => self.settler.announce(renamed_into_place),
+            Wake::Overflow => {
+                tell(LoaderEvent::Note(
+                    "events of the landing folder overflowed: a full listing finds what they told"
+                        .into(),
+                ));
+            }
+            Wake::Lost(message) => {
+                self.watch = None;
+                self.tell_once(message, tell);
+            }
+        }
+        !self.stop.is_asked()
+    }
+
+    /// Starts to watch before the listing that follows, so that nothing falls between the two.
+    fn start_watch(&mut self, tell: &mut dyn FnMut(LoaderEvent)) {
+        let source = &self.pipeline.settings().source;
+        if source.discovery == Discovery::List {
+            self.watch = Some(Watch::without_events(&self.stop.waker));
+            return;
+        }
+        match Watch::start(&source.path, &self.stop.waker) {
+            Ok(watch) => {
+                let degraded = watch.degraded();
+                self.watch = Some(watch);
+                if let Some(message) = degraded {
+                    self.tell_once(message, tell);
+                }
+            }
+            // Listing alone is enough to be right, so a watch that cannot start is no reason to stop.
+            Err(error) => {
+                self.watch = Some(Watch::without_events(&self.stop.waker));
+                self.tell_once(
+                    format!(
+                        "{error}; the folder is listed every {:?} all the same",
+                        source_interval(self)
+                    ),
+                    tell,
+                );
+            }
+        }
+    }
+
+    fn tell_about(&mut self, listing: &Listing, tell: &mut dyn FnMut(LoaderEvent)) {
+        for (path, reason) in &listing.ignored {
+            self.tell_once(format!("{path} is ignored: {reason}"), tell);
+        }
+        for (path, error) in &listing.unreadable {
+            self.tell_once(format!("{path} cannot be read: {error}"), tell);
+        }
+    }
+
+    /// Tells a line once in the life of the loop, however often its cause is seen.
+    fn tell_once(&mut self, line: String, tell: &mut dyn FnMut(LoaderEvent)) {
+        if !self.told.contains(&line) {
+            tell(LoaderEvent::Note(line.clone()));
+            self.told.push(line);
+        }
+    }
+}
+
+/// Which files of the landing folder are taken; what the loader itself writes below it is not.
+pub fn filter_of(settings: &PipelineSettings) -> Result<Filter> {
+    let mut excluded = vec![
+        settings.checkpoint.clone(),
+        settings.bronze.path.clone(),
+        settings.bronze.quarantine_path(),
+    ];
+    excluded.extend(settings.silver.as_ref().map(|silver| silver.path.clone()));
+    if let CleanSource::Move(folder) = &settings.source.clean_source {
+        excluded.push(folder.clone());
+    }
+    let glob = settings.source.path_glob_filter.as_deref();
+    Filter::new(settings.source.format, glob, &excluded).map_err(|error| {
+        Error::settings(error.message()).context(format!("pipeline {}", settings.name))
+    })
+}
+
+fn source_interval(loader: &Loader) -> Duration {
+    loader.pipeline.settings().source.listing_interval
+}
