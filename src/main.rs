@@ -1,7 +1,7 @@
 //! Parses the command line, runs one command and ends with its exit code.
 
-#[allow(dead_code, reason = "the commands that load read the rest")]
 mod cli;
+mod commands;
 mod message;
 mod output;
 mod read;
@@ -10,7 +10,7 @@ use clap::Parser;
 use cli::Cli;
 use cli::checked::Checked;
 use landfall::error::{Error, Result};
-use message::{Level, Messages};
+use message::Messages;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -33,47 +33,22 @@ fn run(command: Checked, messages: Messages) -> Result<ExitCode> {
 
 async fn dispatch(command: Checked, messages: Messages) -> Result<ExitCode> {
     match command {
+        Checked::Run(run) => return commands::run::run(run, messages).await,
+        Checked::Verify(verify) => return commands::audit::verify(verify, messages).await,
+        Checked::Status(status) => commands::report::status(status).await?,
+        Checked::Files(files) => commands::report::files(&files)?,
+        Checked::Plan(plan) => commands::report::plan(plan).await?,
+        Checked::Quarantine(quarantine) if quarantine.retry => {
+            commands::change::retry(&quarantine, messages).await?
+        }
+        Checked::Quarantine(quarantine) => read::quarantine(quarantine).await?,
+        Checked::Reset(reset) => commands::change::reset(reset, messages).await?,
+        Checked::Rebuild(rebuild) => commands::change::rebuild(rebuild, messages).await?,
+        Checked::Maintain(maintain) => commands::change::maintain(maintain, messages).await?,
         Checked::Changes(changes) => read::changes(changes).await?,
         Checked::Show(show) => read::show(show).await?,
         Checked::Sql(sql) => read::sql(sql).await?,
         Checked::Schema(schema) => read::schema(schema).await?,
-        Checked::Run(_) => return Err(not_wired("run")),
-        Checked::Status(_) => return Err(not_wired("status")),
-        Checked::Files(_) => return Err(not_wired("files")),
-        Checked::Plan(_) => return Err(not_wired("plan")),
-        Checked::Reset(reset) => {
-            let question = format!(
-                "forget files of {} and load them again?",
-                reset.pipeline.name
-            );
-            if reset.dry_run || agreed(&question, reset.yes, messages)? {
-                return Err(not_wired("reset"));
-            }
-        }
-        Checked::Rebuild(rebuild) => {
-            let question = format!("make it again for {}?", rebuild.pipeline.name);
-            if agreed(&question, rebuild.yes, messages)? {
-                return Err(not_wired("rebuild"));
-            }
-        }
-        Checked::Verify(_) => return Err(not_wired("verify")),
-        Checked::Quarantine(quarantine) if quarantine.retry => {
-            return Err(not_wired("quarantine --retry"));
-        }
-        Checked::Quarantine(quarantine) => read::quarantine(quarantine).await?,
-        Checked::Maintain(_) => return Err(not_wired("maintain")),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn agreed(question: &str, yes: bool, messages: Messages) -> Result<bool> {
-    let agreed = message::confirm(question, yes)?;
-    if !agreed {
-        messages.say(Level::Warning, "nothing was changed");
-    }
-    Ok(agreed)
-}
-
-fn not_wired(command: &str) -> Error {
-    Error::bug(format!("the command {command} has no loader behind it"))
 }

@@ -66,9 +66,13 @@ impl Messages {
     }
 
     /// Whether a progress bar has a place: a terminal that shows messages as text.
-    #[allow(dead_code, reason = "the commands that load draw progress")]
     pub(crate) fn shows_progress(&self) -> bool {
         self.format == LogFormat::Text && self.shown >= Level::Info && io::stderr().is_terminal()
+    }
+
+    /// Whether messages of this level are shown.
+    pub(crate) fn shows(&self, level: Level) -> bool {
+        level <= self.shown
     }
 
     /// Says one line.

@@ -6,7 +6,7 @@
 mod cell;
 
 use crate::cli::{JsonMode, RowFormat};
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use landfall::error::{Error, Result};
@@ -14,6 +14,7 @@ use landfall::query::Rows;
 use parquet::arrow::ArrowWriter;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 
 /// Prints rows on stdout.
 ///
@@ -64,6 +65,31 @@ pub(crate) fn print_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Resul
 
 fn json_bug(error: serde_json::Error) -> Error {
     Error::bug(format!("json: {error}"))
+}
+
+/// Prints text as it is.
+pub(crate) fn print_text(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    reader_gone(out.write_all(text.as_bytes()).and_then(|()| out.flush())).map(|_| ())
+}
+
+/// Prints rows of texts under names, in columns.
+pub(crate) fn print_table(names: &[&str], rows: &[Vec<String>]) -> Result<()> {
+    let column = |place: usize| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(
+            rows.iter().map(|row| row[place].as_str()),
+        ))
+    };
+    let batch = RecordBatch::try_from_iter(
+        names
+            .iter()
+            .enumerate()
+            .map(|(place, name)| (*name, column(place))),
+    )?;
+    let mut out = io::BufWriter::new(io::stdout());
+    let printed =
+        table_rows(&mut out, &mut None, &batch.schema(), &batch).and_then(|()| out.flush());
+    reader_gone(printed).map(|_| ())
 }
 
 /// `Some` when nobody reads stdout any more.

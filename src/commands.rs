@@ -1,0 +1,26 @@
+//! Carries the commands out: calls the library, prints what it found, says how it ended.
+
+pub(crate) mod audit;
+pub(crate) mod change;
+pub(crate) mod report;
+pub(crate) mod run;
+
+use chrono::{DateTime, SecondsFormat};
+use serde_json::Value;
+
+/// A time as the tables print it.
+fn time_text(micros: i64) -> String {
+    DateTime::from_timestamp_micros(micros)
+        .unwrap_or_default()
+        .to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// A time that may be missing, for JSON.
+fn time_json(micros: Option<i64>) -> Value {
+    micros.map(time_text).into()
+}
+
+/// `1 file`, `2 files`.
+fn counted(number: u64, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,186 @@
+//! `reset`, `rebuild`, `quarantine --retry`, `maintain`: commands that change tables or the checkpoint.
+
+use super::counted;
+use crate::cli::RebuildTarget;
+use crate::cli::checked::{Maintain, Quarantine, Rebuild, Reset, ResetWhich};
+use crate::message::{Level, Messages, confirm};
+use crate::output;
+use landfall::checkpoint::{FileRecord, Selector};
+use landfall::clock::SystemClock;
+use landfall::crash::CrashSwitch;
+use landfall::error::Result;
+use landfall::maintain::{MaintainReport, maintain as keep_up};
+use landfall::protocol::Pipeline;
+use landfall::rebuild::{rebuild_checkpoint, rebuild_silver};
+use landfall::reset::ResetPlan;
+use landfall::settings::PipelineSettings;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Forgets files, so that the next run loads them again.
+pub(crate) async fn reset(command: Reset, messages: Messages) -> Result<()> {
+    let selector = match command.which {
+        ResetWhich::Files(glob) => Selector::Glob(glob),
+        ResetWhich::Failed => Selector::Failed,
+        ResetWhich::All => Selector::All,
+    };
+    let mut pipeline = open(&command.pipeline, messages).await?;
+    let plan = pipeline.plan_reset(&selector)?;
+    print_plan(&plan)?;
+    let name = &command.pipeline.name;
+    if command.dry_run {
+        return output::print_text("nothing was changed\n");
+    }
+    if plan.files.is_empty() {
+        return output::print_text("no file matches, nothing was changed\n");
+    }
+    if !confirm(
+        &format!(
+            "forget {} of {name}?",
+            counted(plan.files.len() as u64, "file")
+        ),
+        command.yes,
+    )? {
+        return output::print_text("nothing was changed\n");
+    }
+    pipeline.recover().await?;
+    let plan = pipeline.plan_reset(&selector)?;
+    pipeline.reset(&plan)?;
+    let files = counted(plan.files.len() as u64, "file");
+    output::print_text(&format!(
+        "{files} forgotten; landfall run {name} loads them again\n"
+    ))
+}
+
+/// Makes silver or the checkpoint again.
+pub(crate) async fn rebuild(command: Rebuild, messages: Messages) -> Result<()> {
+    let pipeline = &command.pipeline;
+    let (what, question) = match command.what {
+        RebuildTarget::Silver => (
+            "silver",
+            format!("fold all of bronze into silver of {} again?", pipeline.name),
+        ),
+        RebuildTarget::Checkpoint => (
+            "checkpoint",
+            format!(
+                "make the checkpoint of {} again from its tables?",
+                pipeline.name
+            ),
+        ),
+    };
+    if !confirm(&question, command.yes)? {
+        messages.say(Level::Warning, "nothing was changed");
+        return Ok(());
+    }
+    let text = match command.what {
+        RebuildTarget::Silver => {
+            let commit = rebuild_silver(pipeline, &SystemClock, &CrashSwitch::default()).await?;
+            let counters = commit.counters;
+            format!(
+                "{what} of {} is the fold of bronze version {}: {} inserted, {} updated, {} deleted\n",
+                pipeline.name,
+                commit.bronze_version,
+                counters.rows_inserted,
+                counters.rows_updated,
+                counters.rows_deleted
+            )
+        }
+        RebuildTarget::Checkpoint => {
+            let rebuilt = rebuild_checkpoint(pipeline, &SystemClock).await?;
+            let kept = rebuilt.kept_as.map_or_else(String::new, |path| {
+                format!("; the old one is kept as {}", path.display())
+            });
+            format!(
+                "{what} of {} knows {}{kept}\n",
+                pipeline.name,
+                counted(rebuilt.files, "file")
+            )
+        }
+    };
+    output::print_text(&text)
+}
+
+/// Forgets the files that have refused records, so that the next run loads them again.
+pub(crate) async fn retry(command: &Quarantine, messages: Messages) -> Result<()> {
+    let refused = super::report::refused(&command.pipeline).await?;
+    let paths: BTreeSet<String> = refused.into_iter().map(|record| record.file_path).collect();
+    let mut pipeline = open(&command.pipeline, messages).await?;
+    pipeline.recover().await?;
+    let all = pipeline.plan_reset(&Selector::All)?;
+    let held = |files: Vec<FileRecord>| {
+        files
+            .into_iter()
+            .filter(|file| paths.contains(&file.path))
+            .collect()
+    };
+    let plan = ResetPlan {
+        files: held(all.files),
+        gone: held(all.gone),
+    };
+    print_plan(&plan)?;
+    pipeline.reset(&plan)?;
+    let files = counted(plan.files.len() as u64, "file");
+    let name = &command.pipeline.name;
+    output::print_text(&format!(
+        "{files} with refused records forgotten; landfall run {name} loads them again\n"
+    ))
+}
+
+/// Compacts, writes log checkpoints, and with `--vacuum` removes old files.
+pub(crate) async fn maintain(command: Maintain, messages: Messages) -> Result<()> {
+    for pipeline in &command.settings.pipelines {
+        let mut opened = open(pipeline, messages).await?;
+        opened.recover().await?;
+        for report in keep_up(&mut opened, command.vacuum).await? {
+            output::print_text(&maintained(&pipeline.name, &report))?;
+        }
+    }
+    Ok(())
+}
+
+async fn open(settings: &PipelineSettings, messages: Messages) -> Result<Pipeline> {
+    let opened = Pipeline::open(
+        settings.clone(),
+        Arc::new(SystemClock),
+        CrashSwitch::default(),
+    )
+    .await;
+    let (pipeline, recovery) = opened?;
+    for note in recovery.notes {
+        messages.say(Level::Warning, &note);
+    }
+    Ok(pipeline)
+}
+
+fn print_plan(plan: &ResetPlan) -> Result<()> {
+    let mut text = String::new();
+    for file in &plan.files {
+        text += &format!(
+            "{}  {}  {}\n",
+            file.path,
+            file.state,
+            counted(file.rows_loaded, "row")
+        );
+    }
+    for file in &plan.gone {
+        text += &format!("{}  stays: its source file is gone\n", file.path);
+    }
+    output::print_text(&text)
+}
+
+fn maintained(name: &str, report: &MaintainReport) -> String {
+    let mut text = format!(
+        "{name}: {}: {} became {}",
+        report.table,
+        counted(report.compacted.files_removed as u64, "file"),
+        counted(report.compacted.files_added as u64, "file")
+    );
+    if let Some(vacuum) = &report.vacuumed {
+        text += &format!(
+            ", {} of {} bytes removed",
+            counted(vacuum.files.len() as u64, "old file"),
+            vacuum.bytes
+        );
+    }
+    text + "\n"
+}

@@ -1,0 +1,297 @@
+//! `status`, `files`, `plan`: reports that change nothing.
+
+use super::{counted, time_json, time_text};
+use crate::cli::checked::{Files, Plan, Status};
+use crate::output;
+use landfall::checkpoint::{CheckpointStore, FileRecord, FileState};
+use landfall::clock::{Clock, SystemClock};
+use landfall::error::Result;
+use landfall::preview::{Preview, preview};
+use landfall::quarantine::{QuarantineTable, QuarantinedRecord};
+use landfall::settings::PipelineSettings;
+use landfall::status::{StatusReport, status as read_status};
+use serde_json::{Value, json};
+
+/// Prints the state of the pipelines.
+pub(crate) async fn status(command: Status) -> Result<()> {
+    let mut reports = Vec::new();
+    for pipeline in &command.settings.pipelines {
+        reports.push(read_status(pipeline, SystemClock.now()).await?);
+    }
+    if let Some(mode) = command.json {
+        return output::print_json_list(&reports.iter().map(status_json).collect::<Vec<_>>(), mode);
+    }
+    let lines: Vec<String> = reports.iter().map(status_text).collect();
+    output::print_text(&lines.join("\n"))
+}
+
+/// Prints one line for each file ever seen.
+pub(crate) fn files(command: &Files) -> Result<()> {
+    let state = command
+        .state
+        .map(|state| FileState::parse(state.as_str()))
+        .transpose()?;
+    let mut records = Vec::new();
+    if let Some(checkpoint) = CheckpointStore::open_read_only(&command.pipeline.checkpoint)? {
+        checkpoint.files(state, &mut |file| records.push(file))?;
+    }
+    if let Some(mode) = command.json {
+        return output::print_json_list(&records.iter().map(file_json).collect::<Vec<_>>(), mode);
+    }
+    let cells = |file: &FileRecord| {
+        vec![
+            file.path.clone(),
+            file.state.to_string(),
+            file.size.to_string(),
+            file.rows_loaded.to_string(),
+            file.rows_quarantined.to_string(),
+            file.batch_id
+                .map_or_else(String::new, |batch| batch.to_string()),
+            file.loaded_at.map_or_else(String::new, time_text),
+            reason_text(file),
+        ]
+    };
+    let names = [
+        "path",
+        "state",
+        "size",
+        "rows",
+        "quarantined",
+        "batch",
+        "loaded_at",
+        "reason",
+    ];
+    output::print_table(&names, &records.iter().map(cells).collect::<Vec<_>>())
+}
+
+/// Prints what a run would load.
+pub(crate) async fn plan(command: Plan) -> Result<()> {
+    let mut plans = Vec::new();
+    for pipeline in &command.settings.pipelines {
+        plans.push((
+            pipeline.name.clone(),
+            preview(pipeline, SystemClock.now()).await?,
+        ));
+    }
+    if let Some(mode) = command.json {
+        return output::print_json_list(&plans.iter().map(plan_json).collect::<Vec<_>>(), mode);
+    }
+    let lines: Vec<String> = plans
+        .iter()
+        .map(|(name, plan)| plan_text(name, plan))
+        .collect();
+    output::print_text(&lines.join("\n"))
+}
+
+/// Every refused record of a pipeline, by file and row.
+pub(crate) async fn refused(pipeline: &PipelineSettings) -> Result<Vec<QuarantinedRecord>> {
+    QuarantineTable::open(&pipeline.bronze.quarantine_path())
+        .await?
+        .rows(None, None)
+}
+
+fn reason_text(file: &FileRecord) -> String {
+    match (&file.reason, &file.detail) {
+        (Some(reason), Some(detail)) => format!("{reason}: {detail}"),
+        (Some(text), None) | (None, Some(text)) => text.clone(),
+        (None, None) => String::new(),
+    }
+}
+
+fn file_json(file: &FileRecord) -> Value {
+    json!({
+        "path": file.path,
+        "state": file.state.as_str(),
+        "size": file.size,
+        "modified_at": time_text(file.modified_at),
+        "content_hash": file.content_hash,
+        "rows_loaded": file.rows_loaded,
+        "rows_quarantined": file.rows_quarantined,
+        "batch_id": file.batch_id.map(|batch| batch.0),
+        "bronze_version": file.bronze_version.map(|version| version.0),
+        "discovered_at": time_text(file.discovered_at),
+        "loaded_at": time_json(file.loaded_at),
+        "attempts": file.attempts,
+        "next_try_at": time_json(file.next_try_at),
+        "reason": file.reason,
+        "detail": file.detail,
+    })
+}
+
+fn status_json(report: &StatusReport) -> Value {
+    let counts = &report.counts;
+    json!({
+        "pipeline": report.pipeline,
+        "running": report.running.as_ref().map(|holder| json!({ "pid": holder.pid, "since": holder.since })),
+        "files": {
+            "pending": counts.pending,
+            "planned": counts.planned,
+            "loaded": counts.loaded,
+            "parked": counts.parked,
+            "cleaned": counts.cleaned,
+        },
+        "bytes_pending": counts.bytes_pending,
+        "oldest_pending_seconds": report.oldest_pending_seconds,
+        "rows": { "loaded": counts.rows_loaded, "quarantined": counts.rows_quarantined },
+        "bronze": report.bronze.map(|(version, rows)| json!({ "version": version.0, "rows": rows })),
+        "silver": report.silver.map(|silver| json!({
+            "version": silver.version.0,
+            "rows": silver.rows,
+            "deleted": silver.deleted,
+            "applied_up_to_bronze_version": silver.applied_up_to_bronze_version.map(|version| version.0),
+        })),
+        "last_batch": report.last_batch.as_ref().map(|batch| json!({
+            "batch_id": batch.batch_id.0,
+            "files": batch.files,
+            "rows": batch.rows,
+            "seconds": batch.counters.seconds,
+            "rows_inserted": batch.counters.rows_inserted,
+            "rows_updated": batch.counters.rows_updated,
+            "rows_deleted": batch.counters.rows_deleted,
+            "rows_late": batch.counters.rows_late,
+            "rows_repeated": batch.counters.rows_repeated,
+            "conflicts": batch.counters.conflicts,
+        })),
+        "last_error": report.last_error,
+    })
+}
+
+fn status_text(report: &StatusReport) -> String {
+    let counts = &report.counts;
+    let mut lines = vec![report.pipeline.clone()];
+    let mut line = |name: &str, text: String| lines.push(format!("  {name:<11} {text}"));
+    if let Some(holder) = &report.running {
+        let pid = holder
+            .pid
+            .map_or_else(|| "unknown".into(), |pid| pid.to_string());
+        line("running", format!("process {pid} since {}", holder.since));
+    }
+    line(
+        "files",
+        format!(
+            "{} loaded, {} pending, {} planned, {} parked, {} cleaned",
+            counts.loaded, counts.pending, counts.planned, counts.parked, counts.cleaned
+        ),
+    );
+    if let Some(seconds) = report.oldest_pending_seconds {
+        line(
+            "waiting",
+            format!(
+                "{} bytes, the oldest since {seconds:.0} s",
+                counts.bytes_pending
+            ),
+        );
+    }
+    line(
+        "rows",
+        format!(
+            "{} loaded, {} in quarantine",
+            counts.rows_loaded, counts.rows_quarantined
+        ),
+    );
+    if let Some((version, rows)) = report.bronze {
+        line("bronze", format!("version {version}, {rows} rows"));
+    }
+    if let Some(silver) = &report.silver {
+        let applied = silver
+            .applied_up_to_bronze_version
+            .map_or_else(|| "none".into(), |version| version.to_string());
+        line(
+            "silver",
+            format!(
+                "version {}, {} rows of which {} deleted, applied up to bronze version {applied}",
+                silver.version, silver.rows, silver.deleted
+            ),
+        );
+    }
+    if let Some(batch) = &report.last_batch {
+        let counters = &batch.counters;
+        line(
+            "last batch",
+            format!(
+                "{}: {}, {}; {} inserted, {} updated, {} deleted, {} late, {} repeated, {} conflicts ({:.2} s)",
+                batch.batch_id,
+                counted(batch.files, "file"),
+                counted(batch.rows, "row"),
+                counters.rows_inserted,
+                counters.rows_updated,
+                counters.rows_deleted,
+                counters.rows_late,
+                counters.rows_repeated,
+                counters.conflicts,
+                counters.seconds
+            ),
+        );
+    }
+    if let Some(error) = &report.last_error {
+        line("last error", error.clone());
+    }
+    lines.join("\n") + "\n"
+}
+
+fn plan_json((name, plan): &(String, Preview)) -> Value {
+    let file = |file: &landfall::preview::PreviewFile| {
+        json!({
+            "path": file.path,
+            "size": file.size,
+            "rows": file.rows,
+            "rejects": file.rejects,
+            "reason": file.fault.as_ref().map(|fault| fault.reason.as_str()),
+            "detail": file.fault.as_ref().map(|fault| fault.detail.as_str()),
+        })
+    };
+    let column =
+        |(name, data_type): &(String, String)| json!({ "column": name, "type": data_type });
+    json!({
+        "pipeline": name,
+        "files": plan.files.iter().map(file).collect::<Vec<_>>(),
+        "rows": plan.files.iter().map(|file| file.rows).sum::<u64>(),
+        "rejects": plan.files.iter().map(|file| file.rejects).sum::<u64>(),
+        "keys": plan.keys,
+        "new_columns": plan.new_columns.iter().map(column).collect::<Vec<_>>(),
+        "changed_after_load": plan.changed,
+    })
+}
+
+fn plan_text(name: &str, plan: &Preview) -> String {
+    let mut lines = Vec::new();
+    for file in &plan.files {
+        let rejects = if file.rejects > 0 {
+            format!(", {} to quarantine", counted(file.rejects, "record"))
+        } else {
+            String::new()
+        };
+        lines.push(match &file.fault {
+            Some(fault) => format!(
+                "  {}: would be parked: {}: {}",
+                file.path,
+                fault.reason.as_str(),
+                fault.detail
+            ),
+            None => format!("  {}: {}{rejects}", file.path, counted(file.rows, "row")),
+        });
+    }
+    lines.extend(
+        plan.new_columns
+            .iter()
+            .map(|(column, data_type)| format!("  new column {column} {data_type}")),
+    );
+    lines.extend(
+        plan.changed
+            .iter()
+            .map(|path| format!("  {path}: changed after it was loaded")),
+    );
+    let rows = plan.files.iter().map(|file| file.rows).sum();
+    let head = if plan.files.is_empty() {
+        format!("{name}: nothing to load")
+    } else {
+        let files = counted(plan.files.len() as u64, "file");
+        format!(
+            "{name}: {files}, {} of {} would load",
+            counted(rows, "row"),
+            counted(plan.keys, "key")
+        )
+    };
+    lines.insert(0, head);
+    lines.join("\n") + "\n"
+}
