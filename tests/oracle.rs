@@ -1,0 +1,155 @@
+//! Silver equals the fold and bronze holds each record once, over many random histories, batch cuts and crash points.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test stops by panicking"
+)]
+
+mod common;
+
+use common::TestLoader;
+use common::history::{History, Random};
+use common::oracle;
+use landfall::crash::CrashSwitch;
+
+/// Seeds of a normal run; `LANDFALL_SEEDS=first..last` runs others.
+const SEEDS: std::ops::Range<u64> = 0..220;
+
+#[test]
+fn any_arrival_any_batches_any_crashes_end_in_the_fold() {
+    let seeds = seeds();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let seeds = seeds.clone();
+            scope.spawn(move || {
+                seeds
+                    .filter(|seed| seed % threads == thread)
+                    .for_each(check)
+            });
+        }
+    });
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("LANDFALL_SEEDS") else {
+        return SEEDS;
+    };
+    let (first, last) = text
+        .split_once("..")
+        .expect("LANDFALL_SEEDS is first..last");
+    first.parse().unwrap()..last.parse().unwrap()
+}
+
+fn check(seed: u64) {
+    let history = History::random(seed);
+    if let Err(difference) = run(seed, &history) {
+        let smallest = shrunk(seed, history);
+        panic!("seed {seed}: {difference}\nsmallest history that differs: {smallest:#?}");
+    }
+}
+
+/// Drops events one by one while the history still differs.
+fn shrunk(seed: u64, mut history: History) -> History {
+    let mut place = 0;
+    while place < history.event_count() {
+        let mut smaller = history.clone();
+        remove_event(&mut smaller, place);
+        if run(seed, &smaller).is_err() {
+            history = smaller
+        } else {
+            place += 1
+        }
+    }
+    history
+}
+
+fn remove_event(history: &mut History, mut place: usize) {
+    for (_, events) in &mut history.files {
+        if place < events.len() {
+            events.remove(place);
+            break;
+        }
+        place -= events.len();
+    }
+    history.files.retain(|(_, events)| !events.is_empty());
+}
+
+fn run(seed: u64, history: &History) -> Result<(), String> {
+    let mut random = Random::new(seed ^ 0xA5A5);
+    let ignore_null = random.one_in(2);
+    let mode = if random.one_in(3) {
+        "copy_on_write"
+    } else {
+        "merge_on_read"
+    };
+    let loader = TestLoader::with(
+        &format!("max_files_per_trigger = {}", 1 + random.below(4)),
+        &format!("ignore_null_updates = {ignore_null}\nwrite_mode = \"{mode}\""),
+    );
+    let mut waiting = history.files.as_slice();
+    while !waiting.is_empty() {
+        let (now, later) = waiting.split_at((1 + random.below(4) as usize).min(waiting.len()));
+        now.iter()
+            .for_each(|(name, events)| loader.drop_file(name, History::text(events)));
+        waiting = later;
+        run_with_crashes(&loader, &mut random)?;
+    }
+    if random.one_in(4) {
+        reset(&loader, &mut random);
+        run_with_crashes(&loader, &mut random)?;
+    }
+    compare(&loader, history, ignore_null)
+}
+
+fn run_with_crashes(loader: &TestLoader, random: &mut Random) -> Result<(), String> {
+    for _ in 0..random.below(3) {
+        let _ = loader.try_run(&CrashSwitch::stop_at(random.below(12) as usize));
+    }
+    loader
+        .try_run(&CrashSwitch::default())
+        .map(|_| ())
+        .map_err(|error| error.to_string())
+}
+
+fn reset(loader: &TestLoader, random: &mut Random) {
+    use landfall::checkpoint::Selector;
+    let selector = if random.one_in(2) {
+        Selector::All
+    } else {
+        Selector::Glob("f*[02468].jsonl".into())
+    };
+    let mut pipeline = loader.pipeline();
+    let plan = pipeline.plan_reset(&selector).unwrap();
+    pipeline.reset(&plan).unwrap();
+}
+
+fn compare(loader: &TestLoader, history: &History, ignore_null: bool) -> Result<(), String> {
+    let mut places = Vec::new();
+    for (name, events) in &history.files {
+        places.extend((1..=events.len() as i64).map(|row| (name.clone(), row)));
+    }
+    places.sort();
+    equal("bronze", &loader.bronze_places(), &places)?;
+    equal(
+        "silver",
+        &loader.silver_rows(),
+        &oracle::silver(history, ignore_null),
+    )?;
+    for (name, _) in &history.files {
+        equal("state", &loader.file(name).0, &"loaded".to_string())?;
+    }
+    let before = loader.versions();
+    let summary = loader.run();
+    equal("batches of one more run", &summary.batches, &0)?;
+    equal("versions after one more run", &loader.versions(), &before)
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, is: &T, should: &T) -> Result<(), String> {
+    if is == should {
+        Ok(())
+    } else {
+        Err(format!("{what} is {is:?}\nshould be {should:?}"))
+    }
+}
