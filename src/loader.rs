@@ -8,7 +8,7 @@ use crate::clean::CleanReport;
 use crate::crash::CrashPoint;
 use crate::error::{Error, ErrorKind, Result};
 use crate::landing::{
-    Filter, LandingFile, Listing, Look, Settler, Wake, Waker, Watch, hash_file, list,
+    Filter, LandingFile, Listing, Look, Settler, Wake, Waker, Watch, hash_file, list, nobody_writes,
 };
 use crate::protocol::{BatchReport, Pipeline, Recovery};
 use crate::settings::{CleanSource, Discovery, PipelineSettings};
@@ -244,7 +244,8 @@ impl Loader {
             )));
         }
         self.pipeline.crash.reach(CrashPoint::AfterReconcile)?;
-        let look = self.settler.look(&found.waiting, now);
+        let is_whole = |path: &str| nobody_writes(&source.path, path);
+        let look = self.settler.look(&found.waiting, now, &is_whole);
         if !found.waiting.is_empty() {
             let bytes = found.waiting.iter().map(|file| file.size).sum();
             tell(LoaderEvent::Backlog {

@@ -14,9 +14,10 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
+use std::sync::Once;
 
 /// All bytes of a file that was the planned one before and after reading.
 #[derive(Clone, Debug)]
@@ -105,6 +106,28 @@ fn hash_whole(root: &Path, path: &str) -> Result<String, ReadFault> {
         return Err(ReadFault::Changed);
     }
     Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Whether the system knows that no process has the file open for writing; `false` where it cannot tell.
+///
+/// A read lease is granted only then. It is given back at once; a writer that comes in between is told by SIGIO, which
+/// would end a process that does not ignore it.
+pub fn nobody_writes(root: &Path, path: &str) -> bool {
+    static IGNORE_SIGIO: Once = Once::new();
+    // SAFETY: ignoring a signal that nothing here waits for changes no other state.
+    IGNORE_SIGIO.call_once(|| unsafe {
+        libc::signal(libc::SIGIO, libc::SIG_IGN);
+    });
+    let Ok(file) = open(root, path) else {
+        return false;
+    };
+    // SAFETY: the descriptor is open until the end of this function.
+    let leased = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) } == 0;
+    if leased {
+        // SAFETY: as above.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+    }
+    leased
 }
 
 /// What must not change while a file is read.
@@ -224,6 +247,20 @@ mod tests {
         assert_eq!(read(folder.path(), &plan).unwrap_err(), ReadFault::Vanished);
         assert_eq!(hash_file(folder.path(), "a.json").unwrap(), None);
         assert_eq!(hash_file(folder.path(), "no/such/a.json").unwrap(), None);
+    }
+
+    #[test]
+    fn open_writer_is_seen_until_it_closes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let writer = std::fs::File::create(&path).unwrap();
+        assert!(!nobody_writes(folder.path(), "a.json"));
+        drop(writer);
+        assert!(nobody_writes(folder.path(), "a.json"));
+        let reader = std::fs::File::open(&path).unwrap();
+        assert!(nobody_writes(folder.path(), "a.json"));
+        drop(reader);
+        assert!(!nobody_writes(folder.path(), "no-such.json"));
     }
 
     #[test]

@@ -57,16 +57,23 @@ impl Settler {
     /// Looks at the files that wait for a batch (`Reconciled::waiting`), as one listing saw them. All others are
     /// forgotten. `now` is in microseconds since the epoch.
     ///
-    /// A file is settled when it was renamed into place while watched and is as it was then; or its last change, by its
-    /// own times, is `settle` ago and an earlier look found it the same; or looks found it the same for `settle`.
-    pub fn look(&mut self, waiting: &[LandingFile], now: i64) -> Look {
+    /// A file is settled when it was renamed into place while watched and is as it was then; or its last write is `settle`
+    /// ago by its own time and `nobody_writes` to it, which the system knows (the look at its stamp before it is read is
+    /// the second one); or its last change is `settle` ago and an earlier look found it the same; or looks found it the
+    /// same for `settle`. `nobody_writes` answers `false` where the system cannot tell.
+    pub fn look(
+        &mut self,
+        waiting: &[LandingFile],
+        now: i64,
+        nobody_writes: &dyn Fn(&str) -> bool,
+    ) -> Look {
         let mut look = Look::default();
         let mut next_at: Option<i64> = None;
         let mut seen = HashMap::with_capacity(waiting.len());
         for file in waiting {
             let observation = self.observe(file, now);
             seen.insert(file.path.clone(), observation);
-            let settled_at = self.settled_at(&observation, now);
+            let settled_at = self.settled_at(&file.path, &observation, now, nobody_writes);
             if settled_at <= now {
                 look.settled.insert(file.path.clone());
             } else {
@@ -97,8 +104,18 @@ impl Settler {
     }
 
     /// When the file is settled if it stays as it is.
-    fn settled_at(&self, observation: &Observation, now: i64) -> i64 {
+    fn settled_at(
+        &self,
+        path: &str,
+        observation: &Observation,
+        now: i64,
+        nobody_writes: &dyn Fn(&str) -> bool,
+    ) -> i64 {
         if self.settle == 0 || observation.renamed_into_place {
+            return now;
+        }
+        let written_long_ago = observation.modified_at.saturating_add(self.settle) <= now;
+        if written_long_ago && nobody_writes(path) {
             return now;
         }
         let by_our_looks = observation.since.saturating_add(self.settle);
@@ -138,6 +155,13 @@ mod tests {
         Settler::new(Duration::from_secs(1))
     }
 
+    impl Settler {
+        /// A look where the system cannot tell who writes.
+        fn look_unsure(&mut self, waiting: &[LandingFile], now: i64) -> Look {
+            self.look(waiting, now, &|_| false)
+        }
+    }
+
     fn is_settled(look: &Look, path: &str) -> bool {
         look.settled.contains(path)
     }
@@ -147,7 +171,7 @@ mod tests {
         let mut settler = settler();
         for step in 0..10 {
             let at = NOW + step * SECOND / 2;
-            let look = settler.look(&[file("a", step as u64, at, at)], at);
+            let look = settler.look_unsure(&[file("a", step as u64, at, at)], at);
             assert!(look.settled.is_empty());
             assert_eq!(look.look_again_in, Some(Duration::from_secs(1)));
         }
@@ -160,18 +184,18 @@ mod tests {
         let old = NOW - 1_000 * SECOND;
         assert!(
             settler
-                .look(&[file("a", 1, old, old)], NOW)
+                .look_unsure(&[file("a", 1, old, old)], NOW)
                 .settled
                 .is_empty()
         );
         assert!(
             settler
-                .look(&[file("a", 2, old, old)], NOW + SECOND)
+                .look_unsure(&[file("a", 2, old, old)], NOW + SECOND)
                 .settled
                 .is_empty()
         );
         assert!(is_settled(
-            &settler.look(&[file("a", 2, old, old)], NOW + 2 * SECOND),
+            &settler.look_unsure(&[file("a", 2, old, old)], NOW + 2 * SECOND),
             "a"
         ));
     }
@@ -180,13 +204,26 @@ mod tests {
     fn old_file_settles_at_the_second_look_and_not_at_one_right_behind_the_first() {
         let mut settler = settler();
         let waiting = [file("a", 1, NOW - 10 * SECOND, NOW - 2 * SECOND)];
-        let first = settler.look(&waiting, NOW);
+        let first = settler.look_unsure(&waiting, NOW);
         assert!(first.settled.is_empty());
         assert_eq!(first.look_again_in, Some(LOOKS_APART));
-        assert!(settler.look(&waiting, NOW + 1).settled.is_empty());
-        let second = settler.look(&waiting, NOW + SECOND / 10);
+        assert!(settler.look_unsure(&waiting, NOW + 1).settled.is_empty());
+        let second = settler.look_unsure(&waiting, NOW + SECOND / 10);
         assert!(is_settled(&second, "a"));
         assert_eq!(second.look_again_in, None);
+    }
+
+    #[test]
+    fn old_file_that_nobody_writes_to_settles_at_once_and_a_fresh_one_does_not() {
+        let mut settler = settler();
+        let waiting = [
+            file("old", 1, NOW - 10 * SECOND, NOW),
+            file("fresh", 1, NOW - SECOND / 2, NOW),
+            file("future", 1, NOW + 99 * SECOND, NOW),
+            file("written", 1, NOW - 10 * SECOND, NOW),
+        ];
+        let look = settler.look(&waiting, NOW, &|path| path != "written");
+        assert_eq!(look.settled, HashSet::from(["old".to_owned()]));
     }
 
     #[test]
@@ -198,18 +235,34 @@ mod tests {
             NOW + 1_000_000 * SECOND,
             NOW + 1_000_000 * SECOND,
         )];
-        assert!(settler.look(&waiting, NOW).settled.is_empty());
-        assert!(settler.look(&waiting, NOW + SECOND / 2).settled.is_empty());
-        assert!(is_settled(&settler.look(&waiting, NOW + SECOND), "a"));
+        assert!(settler.look_unsure(&waiting, NOW).settled.is_empty());
+        assert!(
+            settler
+                .look_unsure(&waiting, NOW + SECOND / 2)
+                .settled
+                .is_empty()
+        );
+        assert!(is_settled(
+            &settler.look_unsure(&waiting, NOW + SECOND),
+            "a"
+        ));
     }
 
     #[test]
     fn future_modification_time_does_not_hide_a_recent_change() {
         let mut settler = settler();
         let waiting = [file("a", 1, NOW + 99 * SECOND, NOW)];
-        settler.look(&waiting, NOW);
-        assert!(settler.look(&waiting, NOW + SECOND / 2).settled.is_empty());
-        assert!(is_settled(&settler.look(&waiting, NOW + SECOND), "a"));
+        settler.look_unsure(&waiting, NOW);
+        assert!(
+            settler
+                .look_unsure(&waiting, NOW + SECOND / 2)
+                .settled
+                .is_empty()
+        );
+        assert!(is_settled(
+            &settler.look_unsure(&waiting, NOW + SECOND),
+            "a"
+        ));
     }
 
     #[test]
@@ -217,20 +270,23 @@ mod tests {
         let mut settler = settler();
         settler.announce(["a".to_owned(), "elsewhere".to_owned()]);
         assert!(is_settled(
-            &settler.look(&[file("a", 1, NOW, NOW)], NOW),
+            &settler.look_unsure(&[file("a", 1, NOW, NOW)], NOW),
             "a"
         ));
         assert!(
-            is_settled(&settler.look(&[file("a", 1, NOW, NOW)], NOW + 1), "a"),
+            is_settled(
+                &settler.look_unsure(&[file("a", 1, NOW, NOW)], NOW + 1),
+                "a"
+            ),
             "until it is planned"
         );
         assert!(
             settler
-                .look(&[file("a", 2, NOW + 2, NOW + 2)], NOW + 2)
+                .look_unsure(&[file("a", 2, NOW + 2, NOW + 2)], NOW + 2)
                 .settled
                 .is_empty()
         );
-        let look = settler.look(&[file("elsewhere", 1, NOW, NOW)], NOW + 3);
+        let look = settler.look_unsure(&[file("elsewhere", 1, NOW, NOW)], NOW + 3);
         assert!(
             look.settled.is_empty(),
             "an announcement is for the next listing only"
@@ -240,7 +296,7 @@ mod tests {
     #[test]
     fn settle_of_zero_takes_every_file_at_once() {
         let mut settler = Settler::new(Duration::ZERO);
-        let look = settler.look(&[file("a", 1, NOW + SECOND, NOW)], NOW);
+        let look = settler.look_unsure(&[file("a", 1, NOW + SECOND, NOW)], NOW);
         assert!(is_settled(&look, "a"));
         assert_eq!(look.look_again_in, None);
     }
@@ -249,20 +305,23 @@ mod tests {
     fn clock_set_back_delays_by_one_settle_at_most() {
         let mut settler = settler();
         let waiting = [file("a", 1, NOW, NOW)];
-        settler.look(&waiting, NOW);
+        settler.look_unsure(&waiting, NOW);
         let earlier = NOW - 10_000 * SECOND;
         assert_eq!(
-            settler.look(&waiting, earlier).look_again_in,
+            settler.look_unsure(&waiting, earlier).look_again_in,
             Some(Duration::from_secs(1))
         );
-        assert!(is_settled(&settler.look(&waiting, earlier + SECOND), "a"));
+        assert!(is_settled(
+            &settler.look_unsure(&waiting, earlier + SECOND),
+            "a"
+        ));
     }
 
     #[test]
     fn files_that_no_longer_wait_are_forgotten() {
         let mut settler = settler();
-        settler.look(&[file("a", 1, 0, 0), file("b", 1, 0, 0)], NOW);
-        settler.look(&[file("b", 1, 0, 0)], NOW + SECOND);
+        settler.look_unsure(&[file("a", 1, 0, 0), file("b", 1, 0, 0)], NOW);
+        settler.look_unsure(&[file("b", 1, 0, 0)], NOW + SECOND);
         assert_eq!(settler.seen.len(), 1);
     }
 }
