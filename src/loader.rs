@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 const UNSETTLED_WAIT_MAX: Duration = Duration::from_secs(60);
 /// How often a landing folder that is missing is looked for.
 const MISSING_PAUSE: Duration = Duration::from_secs(1);
+/// From so many rows of silver on, a run that ends makes the key index that the next one will use.
+const INDEX_ROWS_MIN_AT_END: i64 = 2_000_000;
+/// From so many rows of silver on, a watching run makes the key index when it is idle.
+const INDEX_ROWS_MIN_IDLE: i64 = 50_000;
 /// The shortest pause between two looks at files that settle.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(1);
 
@@ -189,7 +193,7 @@ impl Loader {
             }
             let pause = match (look.look_again_in, options.available_now) {
                 (_, true) if progressed => continue,
-                (None, true) => return Ok(()),
+                (None, true) => return self.build_index(INDEX_ROWS_MIN_AT_END),
                 (Some(_), true) if progressed_at.elapsed() > UNSETTLED_WAIT_MAX => {
                     tell(LoaderEvent::Note(
                         "files that keep changing are left for the next run".into(),
@@ -197,7 +201,10 @@ impl Loader {
                     return Ok(());
                 }
                 (Some(pause), _) => pause.max(LOOK_PAUSE_MIN),
-                (None, false) => self.pipeline.settings().source.listing_interval,
+                (None, false) => {
+                    self.build_index(INDEX_ROWS_MIN_IDLE)?;
+                    self.pipeline.settings().source.listing_interval
+                }
             };
             if !self.wait(
                 pause.min(self.pipeline.settings().source.listing_interval),
@@ -205,6 +212,14 @@ impl Loader {
             ) {
                 return Ok(());
             }
+        }
+    }
+
+    /// The key index is made when nothing waits. It is a cache: that it cannot be made is no reason to stop.
+    fn build_index(&mut self, rows_min: i64) -> Result<()> {
+        match self.pipeline.build_index(rows_min) {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            made => made.map(|_| ()),
         }
     }
 

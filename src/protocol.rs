@@ -25,10 +25,10 @@ use crate::error::{Error, Result};
 use crate::load::{LoadContext, LoadedBatch, load};
 use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
-use crate::settings::PipelineSettings;
+use crate::settings::{KeyIndexMode, PipelineSettings};
 use crate::silver::{ApplyCounters, SilverTable};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One pipeline, opened for loading: it holds the lock on its checkpoint.
@@ -106,7 +106,13 @@ impl Pipeline {
         let silver = match &settings.silver {
             Some(silver) => {
                 let word = settings.source.unavailable_value.clone();
-                Some(SilverTable::open(silver, word, checkpoint.pipeline_id()).await?)
+                let table = SilverTable::open(silver, word, checkpoint.pipeline_id()).await?;
+                match silver.key_index {
+                    KeyIndexMode::Off => Some(table),
+                    KeyIndexMode::Auto | KeyIndexMode::On => {
+                        Some(table.with_index(index_folder(&settings.checkpoint)))
+                    }
+                }
             }
             None => None,
         };
@@ -195,6 +201,17 @@ impl Pipeline {
             self.crash.reach(CrashPoint::AfterConfirmApplied)?;
         }
         Ok(report)
+    }
+
+    /// Makes the key index of silver where that pays: for tables of at least `rows_min` rows.
+    pub fn build_index(&mut self, rows_min: i64) -> Result<bool> {
+        let silver = self.settings.silver.as_ref();
+        let always = silver.is_some_and(|silver| silver.key_index == KeyIndexMode::On);
+        let rows_min = if always { 0 } else { rows_min };
+        match (&self.bronze, &mut self.silver) {
+            (Some(bronze), Some(silver)) => silver.build_index(bronze, rows_min),
+            _ => Ok(false),
+        }
     }
 
     /// Decodes the files of a batch; writes nothing.
@@ -469,6 +486,13 @@ impl From<&BatchReport> for crate::checkpoint::ApplyCounters {
             seconds: report.seconds,
         }
     }
+}
+
+/// The key index stands beside the checkpoint and is as easily lost.
+fn index_folder(checkpoint: &Path) -> PathBuf {
+    let mut name = checkpoint.file_name().unwrap_or_default().to_os_string();
+    name.push(".keys");
+    checkpoint.with_file_name(name)
 }
 
 /// The newest batch that any epoch of a pipeline committed to bronze.

@@ -175,6 +175,8 @@ pub struct SilverSettings {
     pub deletes: Deletes,
     /// How rows that change are replaced.
     pub write_mode: WriteMode,
+    /// Whether a key index is kept.
+    pub key_index: KeyIndexMode,
     /// Partition columns.
     pub partition_by: Vec<String>,
     /// Whether the table tells its readers what changed.
@@ -322,6 +324,17 @@ pub enum AbsentColumns {
 pub enum Deletes {
     /// The row stays with `deleted = true`.
     Soft,
+}
+
+/// `key_index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyIndexMode {
+    /// For large tables, made when nothing waits.
+    Auto,
+    /// For tables of any size.
+    On,
+    /// Never.
+    Off,
 }
 
 /// `write_mode`.

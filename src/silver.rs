@@ -6,6 +6,7 @@
 //! is the seam where another engine can stand.
 
 pub mod changes;
+pub mod index;
 pub mod locate;
 mod merge;
 pub mod plan;
@@ -24,12 +25,14 @@ use crate::settings::{EventRules, SilverSettings, WriteMode};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use changes::{OldRows, RowChanges, RowPlace};
+use index::KeyIndex;
 use merge::Merge;
 use plan::SilverPlan;
 use pool::{Comparators, EventPool};
 use refold::KeySet;
 use scd1::Fates;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often a commit that lost against a foreign writer is computed again.
@@ -76,6 +79,19 @@ pub struct SilverTable {
     unavailable_value: Option<String>,
     app_id: String,
     table: Option<Table>,
+    index: IndexState,
+}
+
+/// The key index of a silver table, if one is kept.
+enum IndexState {
+    /// None is kept.
+    Off,
+    /// One may be in this folder.
+    Closed(PathBuf),
+    /// One is open; it may lag behind.
+    Open(PathBuf, Box<KeyIndex>),
+    /// There is none that fits the table; one can be made here.
+    Missing(PathBuf),
 }
 
 /// How silver differs from the fold of bronze.
@@ -123,7 +139,14 @@ impl SilverTable {
             settings: settings.clone(),
             unavailable_value,
             app_id: format!("{pipeline}/silver"),
+            index: IndexState::Off,
         })
+    }
+
+    /// Keeps a key index in `folder`, a cache that may be deleted at any time.
+    pub fn with_index(mut self, folder: PathBuf) -> Self {
+        self.index = IndexState::Closed(folder);
+        self
     }
 
     /// The table below, if it was made.
@@ -177,6 +200,7 @@ impl SilverTable {
         };
         self.ensure_table(&plan).await?;
         let incoming = Incoming::read(bronze.table(), files)?;
+        self.refresh_index(&plan, None).await;
         for attempt in 0..COMMIT_ATTEMPTS_MAX {
             if self.applied_up_to() >= Some(version) {
                 return Ok(self.nothing(version));
@@ -188,8 +212,11 @@ impl SilverTable {
             };
             let mode = self.settings.write_mode;
             let table = self.table.as_mut().ok_or_else(no_table)?;
-            match write::commit(table, changes, &counters, transaction, mode, crash).await? {
+            let written =
+                write::commit(table, changes, &counters, transaction, mode, crash).await?;
+            match written.outcome {
                 CommitOutcome::Committed(silver) => {
+                    self.refresh_index(&plan, written.fresh()).await;
                     return Ok(SilverCommit {
                         version: silver,
                         bronze_version: version,
@@ -284,7 +311,9 @@ impl SilverTable {
         let outcome = if whole {
             write::replace(table, changes, &counters, transaction, properties, crash).await?
         } else {
-            write::commit(table, changes, &counters, transaction, mode, crash).await?
+            write::commit(table, changes, &counters, transaction, mode, crash)
+                .await?
+                .outcome
         };
         match outcome {
             CommitOutcome::Committed(silver) => Ok(SilverCommit {
@@ -301,6 +330,51 @@ impl SilverTable {
                 .hint("run it again"))
             }
         }
+    }
+
+    /// Makes the key index anew where one is kept, none fits, and silver has at least `rows_min` rows. `true` if it did.
+    ///
+    /// If the process stops inside, there is no index, and nothing else is touched.
+    pub fn build_index(&mut self, bronze: &BronzeTable, rows_min: i64) -> Result<bool> {
+        let Some(table) = self
+            .table
+            .as_ref()
+            .filter(|table| table.row_count() >= rows_min)
+        else {
+            return Ok(false);
+        };
+        let folder = match &self.index {
+            IndexState::Missing(folder) => folder.clone(),
+            IndexState::Open(folder, index) if index.is_overgrown() => folder.clone(),
+            IndexState::Off | IndexState::Closed(_) | IndexState::Open(..) => return Ok(false),
+        };
+        let Some(plan) = self.plan(&bronze.table().schema())? else {
+            return Ok(false);
+        };
+        let comparators = Comparators::new(&plan)?;
+        let built = KeyIndex::build(&folder, table, &plan, &comparators)?;
+        let made = built.is_some();
+        self.index = match built {
+            Some(index) => IndexState::Open(folder, Box::new(index)),
+            None => IndexState::Off,
+        };
+        Ok(made)
+    }
+
+    /// Brings the index to the version of the table, if that is cheap. An index that cannot follow is given up: everything
+    /// works without it.
+    async fn refresh_index(&mut self, plan: &SilverPlan, fresh: Option<(&str, &RecordBatch)>) {
+        let Some(table) = &self.table else { return };
+        let state = std::mem::replace(&mut self.index, IndexState::Off);
+        self.index = match state {
+            IndexState::Off => IndexState::Off,
+            IndexState::Missing(folder) => IndexState::Missing(folder),
+            IndexState::Closed(folder) => match KeyIndex::open(&folder, table, plan) {
+                Ok(Some(index)) => follow(folder, Box::new(index), table, plan, fresh).await,
+                Ok(None) | Err(_) => IndexState::Missing(folder),
+            },
+            IndexState::Open(folder, index) => follow(folder, index, table, plan, fresh).await,
+        };
     }
 
     fn plan(&self, bronze: &SchemaRef) -> Result<Option<SilverPlan>> {
@@ -352,6 +426,10 @@ impl SilverTable {
             bronze,
             plan,
             comparators: &comparators,
+            index: match &self.index {
+                IndexState::Open(_, index) => Some(index),
+                IndexState::Off | IndexState::Closed(_) | IndexState::Missing(_) => None,
+            },
             pool: &pool,
         };
         if incoming.replaces {
@@ -447,6 +525,25 @@ impl SilverTable {
             "silver was made with {name} {before}, the settings say {value}"
         ))
         .hint("put the setting back, or run rebuild PIPELINE silver"))
+    }
+}
+
+async fn follow(
+    folder: PathBuf,
+    mut index: Box<KeyIndex>,
+    table: &Table,
+    plan: &SilverPlan,
+    fresh: Option<(&str, &RecordBatch)>,
+) -> IndexState {
+    if index.version() == table.version() {
+        return IndexState::Open(folder, index);
+    }
+    let Ok(comparators) = Comparators::new(plan) else {
+        return IndexState::Missing(folder);
+    };
+    match index.catch_up(table, plan, &comparators, fresh).await {
+        Ok(true) => IndexState::Open(folder, index),
+        Ok(false) | Err(_) => IndexState::Missing(folder),
     }
 }
 

@@ -84,9 +84,12 @@ fn run(seed: u64, history: &History) -> Result<(), String> {
     } else {
         "merge_on_read"
     };
+    let index = if random.one_in(2) { "on" } else { "auto" };
     let loader = TestLoader::with(
         &format!("max_files_per_trigger = {}", 1 + random.below(4)),
-        &format!("ignore_null_updates = {ignore_null}\nwrite_mode = \"{mode}\""),
+        &format!(
+            "ignore_null_updates = {ignore_null}\nwrite_mode = \"{mode}\"\nkey_index = \"{index}\""
+        ),
     );
     let mut waiting = history.files.as_slice();
     while !waiting.is_empty() {

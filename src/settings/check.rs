@@ -283,6 +283,15 @@ fn silver(reader: &mut Reader<'_>) -> Option<SilverSettings> {
             ],
             WriteMode::MergeOnRead,
         ),
+        key_index: reader.choice(
+            "silver.key_index",
+            &[
+                ("auto", KeyIndexMode::Auto),
+                ("on", KeyIndexMode::On),
+                ("off", KeyIndexMode::Off),
+            ],
+            KeyIndexMode::Auto,
+        ),
         partition_by: reader.list("silver.partition_by"),
         change_data_feed: reader.boolean("silver.change_data_feed", true),
     };

@@ -294,6 +294,11 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "merge_on_read or copy_on_write [default: merge_on_read]",
     ),
     key(
+        "silver.key_index",
+        "key-index",
+        "auto, on or off: keep a key index beside the checkpoint [default: auto]",
+    ),
+    key(
         "silver.partition_by",
         "silver-partition-by",
         "Partition columns of silver",

@@ -6,9 +6,10 @@ use crate::change::DELETED;
 use crate::delta::{ColumnRange, DataFile, Table};
 use crate::error::{Error, Result};
 use crate::parallel::in_parallel;
+use crate::silver::index::{IndexHit, KeyIndex, Lookup};
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{Comparators, EventPool};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::concat_batches;
 use arrow::row::Rows;
 use std::collections::HashMap;
@@ -26,13 +27,15 @@ pub struct Hit {
     sequence: (u32, u32),
 }
 
-/// Where the rows of some keys are.
+/// Where the rows of some keys are, and the rows themselves if they came with it.
 pub struct Located {
     /// Paths of the files that have hits, and others.
     pub files: Vec<String>,
     /// For each group of the pool, its row.
     pub hits: Vec<Option<Hit>>,
     sequences: Vec<Rows>,
+    /// For each hit its row in the columns of silver, in the order of the groups.
+    rows: Option<RecordBatch>,
 }
 
 impl Located {
@@ -63,6 +66,7 @@ pub fn locate(
         files: files.iter().map(|file| file.path.clone()).collect(),
         hits: vec![None; pool.groups.len()],
         sequences: Vec::new(),
+        rows: None,
     };
     for found in in_parallel(files.len(), |file| scan.file(file))? {
         for (group, hit) in found.hits {
@@ -80,6 +84,66 @@ pub fn locate(
     Ok(located)
 }
 
+/// Finds the rows of all keys of `pool` by the index; `None` where only a scan can tell.
+pub fn locate_by_index(
+    table: &Table,
+    plan: &SilverPlan,
+    comparators: &Comparators,
+    pool: &EventPool,
+    index: &KeyIndex,
+) -> Result<Option<Located>> {
+    let keys: Vec<&[u8]> = (0..pool.groups.len())
+        .map(|group| pool.key(group))
+        .collect();
+    let mut deleted = |path: &str| {
+        table
+            .file(path)
+            .map(|file| table.deleted_rows(file))
+            .transpose()
+    };
+    let Lookup::Rows(found) = index.lookup(&keys, &mut deleted)? else {
+        return Ok(None);
+    };
+    let hits: Vec<&IndexHit<'_>> = found.iter().flatten().collect();
+    let rows = index.rows(table, &hits)?;
+    let keys_of_rows = comparators.keys.rows(&plan.key_columns(&rows))?;
+    let sequences = comparators.sequence.rows(&plan.sequence_columns(&rows))?;
+    let flags = rows
+        .column_by_name(DELETED)
+        .and_then(|column| column.as_boolean_opt());
+    let mut files: Vec<String> = Vec::new();
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
+    let mut located_hits = Vec::with_capacity(found.len());
+    let mut place = 0_usize;
+    for (hit, key) in found.iter().zip(&keys) {
+        let Some(hit) = hit else {
+            located_hits.push(None);
+            continue;
+        };
+        if keys_of_rows.row(place).data() != *key {
+            return Ok(None);
+        }
+        let file = *numbers.entry(hit.file).or_insert_with(|| {
+            files.push(hit.file.to_string());
+            files.len() as u32 - 1
+        });
+        let deleted = flags.is_some_and(|flags| flags.is_valid(place) && flags.value(place));
+        located_hits.push(Some(Hit {
+            file,
+            row: hit.row,
+            deleted,
+            sequence: (0, place as u32),
+        }));
+        place += 1;
+    }
+    Ok(Some(Located {
+        files,
+        hits: located_hits,
+        sequences: vec![sequences],
+        rows: Some(rows),
+    }))
+}
+
 /// Reads whole rows of hits in the order given; `columns` may name columns that a file lacks, which are NULL.
 pub fn read_rows(
     table: &Table,
@@ -87,6 +151,10 @@ pub fn read_rows(
     hits: &[Hit],
     columns: &[String],
 ) -> Result<RecordBatch> {
+    if let Some(rows) = &located.rows {
+        let places: UInt32Array = hits.iter().map(|hit| Some(hit.sequence.1)).collect();
+        return Ok(arrow::compute::take_record_batch(rows, &places)?);
+    }
     let mut by_file: HashMap<u32, Vec<usize>> = HashMap::new();
     for (place, hit) in hits.iter().enumerate() {
         by_file.entry(hit.file).or_default().push(place);
@@ -115,7 +183,7 @@ pub fn read_rows(
     }
     Ok(arrow::compute::take_record_batch(
         &all,
-        &arrow::array::UInt32Array::from(back),
+        &UInt32Array::from(back),
     )?)
 }
 

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::events::EventKind;
 use crate::silver::ApplyCounters;
 use crate::silver::changes::{self, OldRows, RowChanges, RowPlace};
+use crate::silver::index::KeyIndex;
 use crate::silver::locate::{self, Hit, Located};
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{self, Comparators, EventPool};
@@ -16,6 +17,9 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+
+/// The index is asked when there are so many rows of silver for each key of the batch; else a scan is cheaper.
+const INDEX_SHARE: i64 = 4;
 
 /// One computation over the new events of a version.
 pub(super) struct Merge<'a> {
@@ -29,6 +33,8 @@ pub(super) struct Merge<'a> {
     pub plan: &'a SilverPlan,
     /// For the types of the plan.
     pub comparators: &'a Comparators,
+    /// Finds rows without a look at silver, if there is one at silver's version.
+    pub index: Option<&'a KeyIndex>,
     /// The new events.
     pub pool: &'a EventPool,
 }
@@ -36,7 +42,7 @@ pub(super) struct Merge<'a> {
 impl Merge<'_> {
     /// The fast path, with the exact one where it is needed.
     pub(super) fn decide_all(&self) -> Result<(RowChanges, ApplyCounters)> {
-        let located = locate::locate(self.silver, self.plan, self.comparators, self.pool)?;
+        let located = self.locate()?;
         let met = self.read_met(&located)?;
         let columns = pool::joined(&self.pool.columns, &met.columns)?;
         let unavailable = pool::unavailable_masks(self.plan, &columns)?;
@@ -95,7 +101,7 @@ impl Merge<'_> {
 
     /// The exact path for every key of the pool; rows of replaced files are in the pool beside the new ones.
     pub(super) fn refold_all(&self) -> Result<(RowChanges, ApplyCounters)> {
-        let located = locate::locate(self.silver, self.plan, self.comparators, self.pool)?;
+        let located = self.locate()?;
         let groups: Vec<usize> = (0..self.pool.groups.len()).collect();
         let met = self.read_groups(
             &located,
@@ -108,6 +114,26 @@ impl Merge<'_> {
         let changes = self.refolded(&groups, &met)?;
         let counters = counted(&changes, Fates::default());
         Ok((changes, counters))
+    }
+
+    fn locate(&self) -> Result<Located> {
+        let few = self.pool.groups.len() as i64 * INDEX_SHARE <= self.silver.row_count();
+        if let Some(index) = self
+            .index
+            .filter(|index| few && index.version() == self.silver.version())
+        {
+            let found = locate::locate_by_index(
+                self.silver,
+                self.plan,
+                self.comparators,
+                self.pool,
+                index,
+            )?;
+            if let Some(located) = found {
+                return Ok(located);
+            }
+        }
+        locate::locate(self.silver, self.plan, self.comparators, self.pool)
     }
 
     /// Reads the rows that new events may change: all but live rows whose new events are all older.

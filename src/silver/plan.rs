@@ -110,14 +110,20 @@ impl SilverPlan {
 
     /// The key columns of rows of bronze or silver.
     pub fn key_columns(&self, rows: &RecordBatch) -> Vec<ArrayRef> {
-        let column = |&place: &usize| {
-            column_or_null(
-                rows,
-                self.columns[place].name(),
-                self.columns[place].data_type(),
-            )
-        };
-        self.keys.iter().map(column).collect()
+        self.columns_at(rows, &self.keys)
+    }
+
+    /// The sequence columns of rows of bronze or silver.
+    pub fn sequence_columns(&self, rows: &RecordBatch) -> Vec<ArrayRef> {
+        self.columns_at(rows, &self.sequence)
+    }
+
+    fn columns_at(&self, rows: &RecordBatch, places: &[usize]) -> Vec<ArrayRef> {
+        let field = |&place: &usize| &self.columns[place];
+        let fields = places.iter().map(field);
+        fields
+            .map(|field| column_or_null(rows, field.name(), field.data_type()))
+            .collect()
     }
 
     /// The names of `places`, which count in [`SilverPlan::columns`].

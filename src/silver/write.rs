@@ -7,7 +7,7 @@ use crate::settings::WriteMode;
 use crate::silver::ApplyCounters;
 use crate::silver::changes::{RowChanges, change_rows, widened};
 use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::SchemaRef;
 use deltalake::kernel::{Add, Remove};
 use roaring::RoaringTreemap;
@@ -27,9 +27,10 @@ pub(super) async fn commit(
     transaction: AppTransaction,
     mode: WriteMode,
     crash: &CrashSwitch,
-) -> Result<CommitOutcome> {
+) -> Result<Written> {
     let mut commit = TableCommit::new(Operation::Merge);
     commit.transaction = Some(transaction);
+    let mut fresh = None;
     if !changes.is_empty() {
         let schema = changes.inserted.schema();
         if schema.fields() != table.schema().fields() {
@@ -41,6 +42,10 @@ pub(super) async fn commit(
                 &[changes.inserted.clone(), changes.updated.clone()],
             )
             .await?;
+        if let [add] = commit.adds.as_slice() {
+            let rows = concat_batches(&schema, [&changes.inserted, &changes.updated])?;
+            fresh = Some((add.path.clone(), rows));
+        }
         let (removes, adds) = take_out(table, &schema, changes.leaving(), mode).await?;
         commit.removes = removes;
         commit.adds.extend(adds);
@@ -50,7 +55,24 @@ pub(super) async fn commit(
     }
     commit.metrics = metrics(counters, &changes, &commit);
     crash.reach(CrashPoint::BeforeSilverCommit)?;
-    table.commit(commit).await
+    let outcome = table.commit(commit).await?;
+    Ok(Written { outcome, fresh })
+}
+
+/// What was written.
+pub(super) struct Written {
+    /// How the commit ended.
+    pub(super) outcome: CommitOutcome,
+    fresh: Option<(String, RecordBatch)>,
+}
+
+impl Written {
+    /// The data file of the new rows and all its rows in their order, where all went into one.
+    pub(super) fn fresh(&self) -> Option<(&str, &RecordBatch)> {
+        self.fresh
+            .as_ref()
+            .map(|(path, rows)| (path.as_str(), rows))
+    }
 }
 
 /// Replaces every row of silver by the inserted rows of `changes`, in one commit.
