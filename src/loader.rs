@@ -4,6 +4,7 @@
 //! observer what happened.
 
 use crate::batch::BatchLimits;
+use crate::checkpoint::FileState;
 use crate::clean::CleanReport;
 use crate::crash::CrashPoint;
 use crate::error::{Error, ErrorKind, Result};
@@ -169,9 +170,6 @@ impl Loader {
         options: RunOptions,
         tell: &mut dyn FnMut(LoaderEvent),
     ) -> Result<()> {
-        if !options.available_now {
-            self.start_watch(tell);
-        }
         let mut progressed_at = Instant::now();
         loop {
             let Some(look) = self.look(options, tell)? else {
@@ -230,6 +228,10 @@ impl Loader {
         tell: &mut dyn FnMut(LoaderEvent),
     ) -> Result<Option<Look>> {
         let source = self.pipeline.settings().source.clone();
+        // Before the listing, so that nothing falls between the two.
+        if self.watch.is_none() && !options.available_now && source.path.is_dir() {
+            self.start_watch(tell);
+        }
         let listing = match list(&source.path, &self.filter) {
             Err(error) if error.kind() == ErrorKind::Unavailable && !options.available_now => {
                 self.watch = None;
@@ -238,20 +240,19 @@ impl Loader {
             }
             listing => listing?,
         };
-        if self.watch.is_none() && !options.available_now {
-            self.start_watch(tell);
-        }
         self.tell_about(&listing, tell);
         let now = self.pipeline.clock.now();
         let checkpoint = &mut self.pipeline.checkpoint;
-        let found = checkpoint.reconcile(
+        let mut found = checkpoint.reconcile(
             &listing,
             source.allow_overwrites,
             source.include_existing_files,
             now,
         )?;
         for file in &found.to_rehash {
-            self.check_changed(file, tell)?;
+            if self.check_changed(file, tell)? == FileState::Pending {
+                found.waiting.push(file.clone());
+            }
         }
         for path in &found.vanished {
             tell(LoaderEvent::Note(format!(
@@ -271,28 +272,30 @@ impl Loader {
         Ok(Some(look))
     }
 
-    /// A loaded file has another size or time: the content decides whether it was only touched.
+    /// A loaded file has another size or time: the content decides whether it was only touched. Returns what it is now.
     fn check_changed(
         &mut self,
         file: &LandingFile,
         tell: &mut dyn FnMut(LoaderEvent),
-    ) -> Result<()> {
+    ) -> Result<FileState> {
         let source = &self.pipeline.settings.source;
+        let Some(record) = self.pipeline.checkpoint.file(&file.path)? else {
+            return Err(Error::bug(format!(
+                "file {} is not in the checkpoint",
+                file.path
+            )));
+        };
         let hash = match hash_file(&source.path, &file.path) {
             Ok(Some(hash)) => hash,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(record.state),
             Err(error) => {
                 tell(LoaderEvent::Note(error.to_string()));
-                return Ok(());
+                return Ok(record.state);
             }
         };
-        let loaded = self
-            .pipeline
-            .checkpoint
-            .file(&file.path)?
-            .and_then(|record| record.content_hash);
-        if loaded.as_deref() == Some(hash.as_str()) {
-            return self.pipeline.checkpoint.confirm_touched(file);
+        if record.content_hash.as_deref() == Some(hash.as_str()) {
+            self.pipeline.checkpoint.confirm_touched(file)?;
+            return Ok(FileState::Loaded);
         }
         let policy = source.allow_overwrites;
         let state = self.pipeline.checkpoint.confirm_changed(file, policy)?;
@@ -300,7 +303,7 @@ impl Loader {
             "landing file {} changed after it was loaded: {state}",
             file.path
         )));
-        Ok(())
+        Ok(state)
     }
 
     async fn load_settled(
@@ -353,11 +356,11 @@ impl Loader {
 
     /// Waits for an event, at most `pause`; `false` when asked to stop.
     fn wait(&mut self, pause: Duration, tell: &mut dyn FnMut(LoaderEvent)) -> bool {
-        let waker = self.stop.waker.clone();
-        let watch = self
-            .watch
-            .get_or_insert_with(|| Watch::without_events(&waker));
-        match watch.wait(pause) {
+        let wake = match &mut self.watch {
+            Some(watch) => watch.wait(pause),
+            None => Watch::without_events(&self.stop.waker).wait(pause),
+        };
+        match wake {
             Wake::TimedOut | Wake::Woken => {}
             Wake::Changed { renamed_into_place } => self.settler.announce(renamed_into_place),
             Wake::Overflow => {
@@ -374,7 +377,7 @@ impl Loader {
         !self.stop.is_asked()
     }
 
-    /// Starts to watch before the listing that follows, so that nothing falls between the two.
+    /// Starts to watch, without events where they are not wanted or cannot be had.
     fn start_watch(&mut self, tell: &mut dyn FnMut(LoaderEvent)) {
         let source = &self.pipeline.settings().source;
         if source.discovery == Discovery::List {
