@@ -38,7 +38,7 @@ pub(crate) async fn run(run: Run, messages: Messages) -> Result<ExitCode> {
     } else {
         side_by_side(pipelines, options, &stop, messages)
     };
-    end(results, messages)
+    end(results, stop.is_asked(), messages)
 }
 
 async fn one(
@@ -113,8 +113,13 @@ fn side_by_side(
     })
 }
 
-/// The exit code of all pipelines together; the last line says what needs a look.
-fn end(results: Vec<(String, Result<RunSummary>)>, messages: Messages) -> Result<ExitCode> {
+/// The exit code of all pipelines together; the last line says what needs a look. A run that was asked to stop is not
+/// done, so what needs a look is no part of its code.
+fn end(
+    results: Vec<(String, Result<RunSummary>)>,
+    stopped: bool,
+    messages: Messages,
+) -> Result<ExitCode> {
     let mut looks = Vec::new();
     let mut failure = None;
     for (name, result) in results {
@@ -131,7 +136,7 @@ fn end(results: Vec<(String, Result<RunSummary>)>, messages: Messages) -> Result
     }
     match failure {
         Some(error) => Err(error),
-        None if looks.is_empty() => Ok(ExitCode::SUCCESS),
+        None if looks.is_empty() || stopped => Ok(ExitCode::SUCCESS),
         None => Ok(ExitCode::from(3)),
     }
 }
