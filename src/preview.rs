@@ -3,9 +3,9 @@
 use crate::batch::{BatchLimits, MicroBatch, PlannedFile, cut};
 use crate::bronze::BronzeTable;
 use crate::change::{BatchId, FileFault};
-use crate::checkpoint::{CheckpointStore, FileRecord, FileState, OutcomeKind};
+use crate::checkpoint::{CheckpointStore, FileOutcome, FileRecord, FileState, OutcomeKind};
 use crate::error::Result;
-use crate::landing::{LandingFile, list};
+use crate::landing::{LandingFile, hash_file, list};
 use crate::load::{LoadContext, LoadedBatch, load};
 use crate::loader::filter_of;
 use crate::protocol::with_hints;
@@ -48,23 +48,27 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
     if let Some(bronze) = BronzeTable::open(&settings.bronze.path).await? {
         schema = with_hints(bronze.source_schema(), &schema);
     }
-    let known = known_files(settings)?;
     let listing = list(&settings.source.path, &filter_of(settings)?)?;
-    let mut preview = Preview {
-        changed: changed(&listing.files, &known, settings),
-        ..Preview::default()
+    let mut preview = Preview::default();
+    let known = match known_files(settings)? {
+        Some(known) => known,
+        None if settings.source.include_existing_files => BTreeMap::new(),
+        None => return Ok(preview),
     };
-    let waiting: Vec<PlannedFile> = listing
-        .files
-        .iter()
-        .filter(|file| waits(file, &known, settings))
-        .map(planned)
-        .collect();
+    let mut waiting: Vec<PlannedFile> = Vec::new();
+    for file in &listing.files {
+        match fate(file, known.get(&file.path), settings)? {
+            Fate::Waits => waiting.push(planned(file)),
+            Fate::Changed => preview.changed.push(file.path.clone()),
+            Fate::Stays => {}
+        }
+    }
     let limits = BatchLimits {
         files_max: settings.source.max_files_per_trigger,
         bytes_max: settings.source.max_bytes_per_trigger,
     };
     let mut keys: HashSet<Box<[u8]>> = HashSet::new();
+    let mut contents = loaded_contents(&known);
     let mut rest = waiting.as_slice();
     while !rest.is_empty() {
         let (files, after) = rest.split_at(cut(rest, limits));
@@ -75,12 +79,18 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
         };
         let context = LoadContext {
             settings,
-            known_content: &|_| Ok(None),
+            known_content: &|hash| Ok(contents.get(hash).cloned()),
             attempts: &|_| Ok(0),
             now,
         };
         let loaded = load(&batch, &schema, &context)?;
         preview.add(files, &loaded, &schema);
+        let loads = |outcome: &&FileOutcome| matches!(outcome.result, OutcomeKind::Loaded { .. });
+        for outcome in loaded.outcomes.iter().filter(loads) {
+            if let Some(hash) = &outcome.content_hash {
+                contents.insert(hash.clone(), outcome.path.clone());
+            }
+        }
         if let Some(silver) = &settings.silver {
             let rows = loaded.files.iter().map(|file| &file.rows);
             distinct_keys(silver, &loaded.schema.columns, rows, &mut keys)?;
@@ -116,52 +126,63 @@ impl Preview {
     }
 }
 
-fn known_files(settings: &PipelineSettings) -> Result<BTreeMap<String, FileRecord>> {
+/// `None` before the first start.
+fn known_files(settings: &PipelineSettings) -> Result<Option<BTreeMap<String, FileRecord>>> {
+    let Some(checkpoint) = CheckpointStore::open_read_only(&settings.checkpoint)? else {
+        return Ok(None);
+    };
     let mut known = BTreeMap::new();
-    if let Some(checkpoint) = CheckpointStore::open_read_only(&settings.checkpoint)? {
-        checkpoint.files(None, &mut |file| {
-            known.insert(file.path.clone(), file);
-        })?;
-    }
-    Ok(known)
+    checkpoint.files(None, &mut |file| {
+        known.insert(file.path.clone(), file);
+    })?;
+    Ok(Some(known))
 }
 
-fn waits(
+/// The files that brought the contents that are loaded, by hash.
+fn loaded_contents(known: &BTreeMap<String, FileRecord>) -> BTreeMap<String, String> {
+    let brought = |file: &&FileRecord| {
+        let holds = file.rows_loaded > 0 || file.rows_quarantined > 0;
+        holds && matches!(file.state, FileState::Loaded | FileState::Cleaned)
+    };
+    let pair = |file: &FileRecord| Some((file.content_hash.clone()?, file.path.clone()));
+    known.values().filter(brought).filter_map(pair).collect()
+}
+
+/// What a run would do with a listed file.
+enum Fate {
+    /// It would be taken.
+    Waits,
+    /// It would be parked as changed.
+    Changed,
+    /// Nothing.
+    Stays,
+}
+
+fn fate(
     file: &LandingFile,
-    known: &BTreeMap<String, FileRecord>,
+    record: Option<&FileRecord>,
     settings: &PipelineSettings,
-) -> bool {
-    let Some(record) = known.get(&file.path) else {
-        return true;
+) -> Result<Fate> {
+    let Some(record) = record else {
+        return Ok(Fate::Waits);
     };
     let differs = record.size != file.size || record.modified_at != file.modified_at;
     match record.state {
-        FileState::Pending | FileState::Planned => true,
-        FileState::Parked => differs && record.loaded_size.is_none(),
+        FileState::Pending | FileState::Planned => Ok(Fate::Waits),
+        FileState::Parked if differs && record.loaded_size.is_none() => Ok(Fate::Waits),
+        FileState::Parked => Ok(Fate::Stays),
+        FileState::Loaded | FileState::Cleaned if !differs => Ok(Fate::Stays),
         FileState::Loaded | FileState::Cleaned => {
-            differs && settings.source.allow_overwrites == AllowOverwrites::Replace
+            let hash = hash_file(&settings.source.path, &file.path)?;
+            let policy = settings.source.allow_overwrites;
+            Ok(match policy {
+                _ if hash == record.content_hash => Fate::Stays,
+                AllowOverwrites::Park => Fate::Changed,
+                AllowOverwrites::Ignore => Fate::Stays,
+                AllowOverwrites::Replace => Fate::Waits,
+            })
         }
     }
-}
-
-fn changed(
-    files: &[LandingFile],
-    known: &BTreeMap<String, FileRecord>,
-    settings: &PipelineSettings,
-) -> Vec<String> {
-    let is_changed = |file: &&LandingFile| {
-        let record = known.get(&file.path);
-        settings.source.allow_overwrites == AllowOverwrites::Park
-            && record.is_some_and(|record| {
-                matches!(record.state, FileState::Loaded | FileState::Cleaned)
-                    && (record.size != file.size || record.modified_at != file.modified_at)
-            })
-    };
-    files
-        .iter()
-        .filter(is_changed)
-        .map(|file| file.path.clone())
-        .collect()
 }
 
 fn planned(file: &LandingFile) -> PlannedFile {
