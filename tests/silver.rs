@@ -1,0 +1,432 @@
+//! Silver through the real program: what the settings of the fold do, what a merge rewrites and what the feed tells.
+#![allow(clippy::unwrap_used, reason = "a test stops by panicking")]
+
+#[path = "common/program.rs"]
+mod program;
+
+use program::{HINTS, Program, code, order, row, stderr};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// JSON lines with a schema, bronze without partitions.
+fn json_pipeline(hints: &str, source: &str, silver: &str) -> Program {
+    Program::new(
+        &format!("format = \"json\"\nschema_hints = \"{hints}\"\n{source}"),
+        "",
+        silver,
+    )
+}
+
+fn lines(records: &[Value]) -> String {
+    records.iter().map(|record| format!("{record}\n")).collect()
+}
+
+/// Loads each text as a file of its own, in this order and in the reverse; silver must be the same.
+fn in_both_orders(make: impl Fn() -> Program, texts: &[String]) -> Vec<Value> {
+    let load = |order: &[usize]| {
+        let program = make();
+        for place in order {
+            program.drop_and_load(&format!("{place}.jsonl"), &texts[*place]);
+        }
+        program.assert_sound();
+        program.silver()
+    };
+    let forward: Vec<usize> = (0..texts.len()).collect();
+    let backward: Vec<usize> = forward.iter().rev().copied().collect();
+    let silver = load(&forward);
+    assert_eq!(load(&backward), silver);
+    silver
+        .iter()
+        .map(|row| serde_json::from_str(row).unwrap())
+        .collect()
+}
+
+#[test]
+fn null_keeps_the_value_in_the_listed_columns_only() {
+    let make = || Program::with("", "ignore_null_updates = [\"status\"]");
+    let texts = [
+        lines(&[json!({"op": "I", "order_id": 1, "status": "new", "amount": 1, "seq": 1})]),
+        lines(&[json!({"op": "U", "order_id": 1, "status": null, "amount": null, "seq": 2})]),
+    ];
+    let silver = in_both_orders(make, &texts);
+    assert_eq!(
+        silver,
+        [json!({"order_id": 1, "status": "new", "amount": null, "seq": 2, "deleted": false})]
+    );
+}
+
+#[test]
+fn text_for_a_value_not_sent_keeps_the_value_and_stays_in_bronze() {
+    let make = || Program::with("unavailable_value = \"<same>\"", "");
+    let texts = [
+        order("I", 1, "new", 100, 1),
+        order("U", 1, "<same>", 200, 2),
+        order("U", 1, "<same>", 300, 3),
+        order("U", 2, "<same>", 100, 1),
+    ];
+    let silver = in_both_orders(make, &texts);
+    assert_eq!(
+        silver,
+        [
+            json!({"order_id": 2, "status": null, "amount": "1.00", "seq": 1, "deleted": false}),
+            json!({"order_id": 1, "status": "new", "amount": "3.00", "seq": 3, "deleted": false})
+        ]
+    );
+    let program = make();
+    program.drop_and_load("a.jsonl", texts.concat());
+    let kept = program
+        .bronze()
+        .iter()
+        .filter(|row| row["status"] == "<same>")
+        .count();
+    assert_eq!(kept, 3);
+}
+
+#[test]
+fn several_keys_and_sequence_columns_count_left_to_right() {
+    let make = || {
+        json_pipeline(
+            "shop STRING, id BIGINT, value STRING, day DATE, n INT",
+            "",
+            "keys = [\"shop\", \"id\"]\nsequence_by = [\"day\", \"n\"]\napply_as_deletes = \"value = 'gone'\"",
+        )
+    };
+    let event = |shop: &str, id: i64, value: &str, day: &str, n: i64| {
+        lines(&[json!({"shop": shop, "id": id, "value": value, "day": day, "n": n})])
+    };
+    let texts = [
+        event("a", 1, "older day, larger number", "2024-01-01", 9),
+        event("a", 1, "newer day", "2024-01-02", 1),
+        event("a", 1, "newer day, smaller number", "2024-01-02", 0),
+        event("b", 1, "another shop", "2023-01-01", 1),
+        event("a", 2, "another id", "2023-01-01", 1),
+        event("a", 2, "gone", "2023-01-01", 2),
+    ];
+    let silver = in_both_orders(make, &texts);
+    let values: BTreeMap<String, (Value, Value)> = silver
+        .iter()
+        .map(|row| {
+            (
+                format!("{} {}", row["shop"].as_str().unwrap(), row["id"]),
+                (row["value"].clone(), row["deleted"].clone()),
+            )
+        })
+        .collect();
+    assert_eq!(
+        values,
+        BTreeMap::from([
+            ("a 1".into(), ("newer day".into(), false.into())),
+            ("a 2".into(), ("gone".into(), true.into())),
+            ("b 1".into(), ("another shop".into(), false.into())),
+        ])
+    );
+}
+
+#[test]
+fn chosen_columns_and_no_others_reach_silver() {
+    let program = Program::new(
+        &format!("format = \"json\"\nschema_hints = \"{HINTS}\""),
+        "",
+        "keys = [\"order_id\"]\nsequence_by = [\"seq\"]\ncolumn_list = [\"status\"]",
+    );
+    let line = order("I", 1, "new", 100, 1).replace('}', ",\"coupon\":\"X\"}");
+    program.drop_and_load("a.jsonl", line);
+    assert_eq!(
+        program.silver(),
+        [json!({"order_id": 1, "status": "new", "seq": 1, "deleted": false}).to_string()]
+    );
+    assert_eq!(program.bronze()[0]["coupon"], "X");
+    program.assert_sound();
+}
+
+#[test]
+fn skipped_operations_stay_in_bronze_and_others_are_refused() {
+    let program = Program::new(
+        &format!("format = \"json\"\nschema_hints = \"{HINTS}\""),
+        "",
+        "keys = [\"order_id\"]\nsequence_by = [\"seq\"]\n\
+         operations = { column = \"op\", upsert = [\"I\", \"U\"], delete = [\"D\"], skip = [\"B\", \"H\"] }",
+    );
+    // A heartbeat has no key; skipped, it needs none.
+    let heartbeat = "{\"op\":\"H\",\"seq\":7}\n";
+    program.drop_file(
+        "a.jsonl",
+        order("I", 1, "new", 100, 1)
+            + &order("B", 1, "before", 100, 2)
+            + heartbeat
+            + &order("X", 1, "new", 100, 3),
+    );
+    assert_eq!(program.run(), 3);
+    assert_eq!(program.bronze_places().len(), 3);
+    let silver = program.json(&["show", "orders"]);
+    assert_eq!(
+        (silver.len(), &silver[0]["status"]),
+        (1, &Value::from("new"))
+    );
+    let refused = program.quarantine();
+    assert_eq!(
+        (
+            refused.len(),
+            &refused[0]["reason"],
+            &refused[0]["file_row"]
+        ),
+        (1, &"unknown_op".into(), &4.into())
+    );
+}
+
+#[test]
+fn row_moves_between_partitions_and_is_there_once() {
+    for mode in ["merge_on_read", "copy_on_write"] {
+        let program = Program::with(
+            "",
+            &format!("partition_by = [\"status\"]\nwrite_mode = \"{mode}\""),
+        );
+        program.drop_and_load("0.jsonl", order("I", 2, "new", 100, 1));
+        for (seq, (op, status)) in [("I", "new"), ("U", "paid"), ("U", "new"), ("D", "new")]
+            .into_iter()
+            .enumerate()
+        {
+            let seq = seq as i64 + 1;
+            program.drop_and_load(&format!("{seq}.jsonl"), order(op, 1, status, 100, seq));
+            assert_eq!(
+                program.silver(),
+                [
+                    row(2, "new", "1.00", 1, false),
+                    row(1, status, "1.00", seq, op == "D"),
+                ]
+                .into_iter()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>(),
+                "{mode}"
+            );
+            let of_key: Vec<_> = program
+                .data_files("lake/silver")
+                .into_iter()
+                .filter(|path| path.contains(&format!("status={status}/")))
+                .collect();
+            assert!(!of_key.is_empty(), "{mode}");
+        }
+        // A late event for a partition that the row left long ago.
+        program.drop_and_load("late.jsonl", order("U", 1, "paid", 900, 2));
+        assert_eq!(program.silver().len(), 2);
+        program.assert_sound();
+    }
+}
+
+#[test]
+fn partition_values_with_any_sign_are_read_back_and_merged() {
+    let values = [
+        "a b", "a/b", "/lead", "50%", "%2F", "\u{fc}", "x=y", "$", "a:b", "q?#", "..", "a\\b", "'",
+    ];
+    let program = Program::new(
+        &format!("format = \"json\"\nschema_hints = \"{HINTS}\""),
+        "partition_by = [\"status\"]",
+        "keys = [\"order_id\"]\nsequence_by = [\"seq\"]\npartition_by = [\"status\"]",
+    );
+    let event = |key: usize, status: Option<&str>, seq: i64| json!({"op": "U", "order_id": key, "status": status, "amount": seq, "seq": seq});
+    for seq in 1..=2 {
+        let mut records: Vec<Value> = values
+            .iter()
+            .enumerate()
+            .map(|(key, value)| event(key, Some(value), seq))
+            .collect();
+        records.push(event(100, None, seq));
+        program.drop_and_load(&format!("{seq}.jsonl"), lines(&records));
+    }
+    let statuses = |rows: Vec<Value>| -> BTreeMap<i64, Value> {
+        rows.iter()
+            .map(|row| (row["order_id"].as_i64().unwrap(), row["status"].clone()))
+            .collect()
+    };
+    let mut expected: BTreeMap<i64, Value> = values
+        .iter()
+        .enumerate()
+        .map(|(key, value)| (key as i64, Value::from(*value)))
+        .collect();
+    expected.insert(100, Value::Null);
+    let silver = program.json(&["show", "orders", "--limit", "100"]);
+    assert_eq!(silver.len(), expected.len());
+    assert!(silver.iter().all(|row| row["seq"] == 2));
+    assert_eq!(statuses(silver), expected);
+    assert_eq!(program.bronze().len(), 2 * expected.len());
+    assert_eq!(statuses(program.bronze()), expected);
+    let upkeep = program.call(&["maintain", "orders"]);
+    assert_eq!(code(&upkeep), 0, "{}", stderr(&upkeep));
+    assert_eq!(
+        statuses(program.json(&["show", "orders", "--limit", "100"])),
+        expected
+    );
+    program.assert_sound();
+}
+
+#[test]
+fn merge_into_a_long_silver_leaves_other_rows_and_files_alone() {
+    let source = "max_files_per_trigger = 1";
+    let program = Program::with(source, "");
+    // Each batch has keys of its own, so each makes a file with a range of its own; the first is longer than what the
+    // engine reads at once.
+    for (number, keys) in [0..12_000, 12_000..18_000, 18_000..24_000]
+        .into_iter()
+        .enumerate()
+    {
+        let text: String = keys
+            .map(|key| order("I", key, &format!("s{}", key % 7), key, 1))
+            .collect();
+        program.drop_file(&format!("{number}.jsonl"), text);
+    }
+    program.load();
+    let before: BTreeSet<String> = program.silver().into_iter().collect();
+    let files: BTreeSet<String> = program.data_files("lake/silver").into_iter().collect();
+    assert_eq!((before.len(), files.len()), (24_000, 3));
+
+    let changed: Vec<i64> = (12_100..12_400).collect();
+    let mut text: String = changed
+        .iter()
+        .map(|key| order("U", *key, "changed", 1, 2))
+        .collect();
+    text += &(50_000..50_100)
+        .map(|key| order("I", key, "more", 1, 1))
+        .collect::<String>();
+    program.drop_and_load("changes.jsonl", text);
+    let after: BTreeSet<String> = program.silver().into_iter().collect();
+    assert_eq!(after.len(), 24_100);
+    let gone: BTreeSet<i64> = before.difference(&after).map(|row| key_of(row)).collect();
+    assert_eq!(gone, changed.iter().copied().collect());
+    let status = program.status();
+    assert_eq!(
+        (
+            &status["last_batch"]["rows_updated"],
+            &status["last_batch"]["rows_inserted"]
+        ),
+        (&300.into(), &100.into())
+    );
+    // Nothing was rewritten: the file of the changed keys lost them to a deletion vector, and one file came.
+    let present: BTreeSet<String> = program.data_files("lake/silver").into_iter().collect();
+    assert!(files.is_subset(&present), "{files:?} {present:?}");
+    assert_eq!(present.len(), 4);
+    // Upkeep moves rows to other files and changes none.
+    let upkeep = program.call(&["maintain", "orders", "--vacuum"]);
+    assert_eq!(code(&upkeep), 0, "{}", stderr(&upkeep));
+    assert_eq!(program.silver().into_iter().collect::<BTreeSet<_>>(), after);
+    program.assert_sound();
+}
+
+#[test]
+fn copy_on_write_rewrites_the_files_of_changed_keys_and_no_other() {
+    let program = Program::with(
+        "max_files_per_trigger = 1",
+        "write_mode = \"copy_on_write\"",
+    );
+    for number in 0..3 {
+        let keys = number * 100..(number + 1) * 100;
+        let text: String = keys.map(|key| order("I", key, "new", 100, 1)).collect();
+        program.drop_file(&format!("{number}.jsonl"), text);
+    }
+    program.load();
+    let files: BTreeSet<String> = program.data_files("lake/silver").into_iter().collect();
+    assert_eq!(files.len(), 3);
+    program.drop_and_load("change.jsonl", order("U", 150, "paid", 100, 2));
+    let present: BTreeSet<String> = program.data_files("lake/silver").into_iter().collect();
+    assert_eq!(files.intersection(&present).count(), 2);
+    assert_eq!(program.silver().len(), 300);
+    program.assert_sound();
+}
+
+fn key_of(row: &str) -> i64 {
+    let row: Value = serde_json::from_str(row).unwrap();
+    row["order_id"].as_i64().unwrap()
+}
+
+#[test]
+fn replay_and_older_events_write_no_change_rows_and_no_files() {
+    let program = Program::orders();
+    let text = order("I", 1, "new", 100, 5) + &order("I", 2, "new", 100, 5);
+    program.drop_and_load("a.jsonl", &text);
+    let version = |program: &Program| program.status()["silver"]["version"].as_i64().unwrap();
+    let before = (
+        version(&program),
+        program.silver(),
+        program.data_files("lake/silver"),
+    );
+    let unchanged = || {
+        assert_eq!(program.changes(before.0 + 1).len(), 0);
+        assert_eq!(program.silver(), before.1);
+        assert_eq!(program.data_files("lake/silver"), before.2);
+    };
+    // The same events again: under another name, and by a reset.
+    program.drop_and_load("b.jsonl", &text);
+    unchanged();
+    let reset = program.call(&["reset", "orders", "--all", "--yes"]);
+    assert_eq!(code(&reset), 0, "{}", stderr(&reset));
+    program.load();
+    unchanged();
+    // Only older events, only refused records, nothing at all.
+    program.drop_and_load("c.jsonl", order("U", 1, "late", 100, 4));
+    unchanged();
+    program.drop_file("d.jsonl", "nonsense\n");
+    program.drop_file("e.jsonl", "");
+    assert_eq!(program.run(), 3);
+    unchanged();
+    assert_eq!(program.file("e.jsonl"), "loaded");
+}
+
+#[test]
+fn key_that_is_deleted_twice_in_a_batch_is_told_once() {
+    let program = Program::orders();
+    program.drop_and_load("a.jsonl", order("I", 1, "new", 100, 1));
+    let version = program.status()["silver"]["version"].as_i64().unwrap();
+    program.drop_and_load(
+        "b.jsonl",
+        order("D", 1, "new", 100, 5) + &order("D", 1, "new", 100, 6),
+    );
+    let changes: Vec<(Value, Value)> = program
+        .changes(version + 1)
+        .into_iter()
+        .map(|row| (row["_change_type"].clone(), row["seq"].clone()))
+        .collect();
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    assert!(changes.contains(&("update_preimage".into(), 1.into())));
+    assert!(changes.contains(&("update_postimage".into(), 6.into())));
+    assert_eq!(program.silver(), [row(1, "new", "1.00", 6, true)]);
+    program.assert_sound();
+}
+
+#[test]
+fn feed_of_every_version_leads_from_nothing_to_silver() {
+    let program = Program::orders();
+    for number in 0..6 {
+        let text: String = (0..5)
+            .map(|key| {
+                let op = if (key + number) % 4 == 3 { "D" } else { "U" };
+                order(
+                    op,
+                    key,
+                    &format!("s{}", (key * number) % 3),
+                    100,
+                    (7 * number + key) % 5,
+                )
+            })
+            .collect();
+        program.drop_and_load(&format!("{number}.jsonl"), text);
+    }
+    let mut rows: BTreeSet<String> = BTreeSet::new();
+    let mut changes = program.changes(0);
+    changes.sort_by_key(|change| {
+        let is_new =
+            change["_change_type"] != "update_preimage" && change["_change_type"] != "delete";
+        (change["_commit_version"].as_i64(), is_new)
+    });
+    for mut change in changes {
+        let fields = change.as_object_mut().unwrap();
+        let kind = fields.remove("_change_type").unwrap();
+        fields.retain(|name, _| !name.starts_with('_'));
+        let row = change.to_string();
+        match kind.as_str().unwrap() {
+            "insert" | "update_postimage" => assert!(rows.insert(row.clone()), "{row} is there"),
+            _ => assert!(rows.remove(&row), "{row} is not there"),
+        }
+    }
+    assert_eq!(rows.into_iter().collect::<Vec<_>>(), program.silver());
+    program.assert_sound();
+}
