@@ -1,0 +1,424 @@
+//! CSV, Parquet and JSON from the file to silver, packed and plain, and what becomes of what fits no column.
+#![allow(clippy::unwrap_used, reason = "a test stops by panicking")]
+
+#[path = "common/program.rs"]
+mod program;
+
+use arrow::array::{
+    ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use parquet::arrow::ArrowWriter;
+use program::{HINTS, Program, code, order, row, stderr};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::sync::Arc;
+
+const SILVER: &str = "keys = [\"order_id\"]\nsequence_by = [\"seq\"]\n\
+    operations = { column = \"op\", upsert = [\"I\", \"U\"], delete = [\"D\"] }\nexcept_column_list = [\"op\"]";
+
+fn pipeline(source: &str) -> Program {
+    Program::new(&format!("schema_hints = \"{HINTS}\"\n{source}"), "", SILVER)
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn csv_order(op: &str, key: i64, status: &str, amount: &str, seq: i64) -> String {
+    format!("{op},{key},{status},{amount},{seq}\n")
+}
+
+fn parquet_file(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn parquet_order(op: &str, key: i64, status: &str, amount: i128, seq: i64) -> Vec<u8> {
+    let amounts = Decimal128Array::from(vec![amount]);
+    parquet_file(vec![
+        ("op", Arc::new(StringArray::from(vec![op]))),
+        ("order_id", Arc::new(Int64Array::from(vec![key]))),
+        ("status", Arc::new(StringArray::from(vec![status]))),
+        (
+            "amount",
+            Arc::new(amounts.with_precision_and_scale(10, 2).unwrap()),
+        ),
+        ("seq", Arc::new(Int64Array::from(vec![seq]))),
+    ])
+}
+
+#[test]
+fn one_folder_holds_every_format_plain_and_packed() {
+    let program = pipeline("format = \"auto\"");
+    const HEADER: &str = "op,order_id,status,amount,seq\n";
+    let csv = |key| HEADER.to_string() + &csv_order("I", key, "csv", "1.50", 1);
+    let json = |key| order("I", key, "json", 250, 1);
+    program.drop_file("01.csv", csv(1));
+    program.drop_file("02.csv.gz", gzip(csv(2).as_bytes()));
+    program.drop_file(
+        "03.csv.zst",
+        zstd::encode_all(csv(3).as_bytes(), 1).unwrap(),
+    );
+    program.drop_file("04.tsv", csv(4).replace(',', "\t"));
+    program.drop_file("05.jsonl", json(5));
+    program.drop_file("06.ndjson.gz", gzip(json(6).as_bytes()));
+    program.drop_file(
+        "07.json.zst",
+        zstd::encode_all(json(7).as_bytes(), 1).unwrap(),
+    );
+    program.drop_file("08.parquet", parquet_order("I", 8, "parquet", 350, 1));
+    program.drop_file("09", json(9));
+    // Two gzip members are one file.
+    let members = [gzip(json(10).as_bytes()), gzip(json(11).as_bytes())];
+    program.drop_file("10.jsonl.gz", members.concat());
+    program.load();
+    let mut expected: Vec<String> = (1..=11)
+        .map(|key| match key {
+            1..=4 => row(key, "csv", "1.50", 1, false),
+            8 => row(key, "parquet", "3.50", 1, false),
+            _ => row(key, "json", "2.50", 1, false),
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(program.silver(), expected);
+    // The later change decides, whatever it is written in.
+    program.drop_file("a.parquet", parquet_order("U", 1, "changed", 999, 3));
+    program.drop_file("b.csv", HEADER.to_string() + &csv_order("D", 1, "", "", 4));
+    program.drop_file("c.jsonl", order("U", 8, "changed", 1, 2));
+    program.load();
+    let silver = program.silver();
+    assert!(
+        silver.contains(&row(1, "changed", "9.99", 4, true)),
+        "{silver:?}"
+    );
+    assert!(
+        silver.contains(&row(8, "changed", "0.01", 2, false)),
+        "{silver:?}"
+    );
+    program.assert_sound();
+}
+
+#[test]
+fn settings_of_csv_reach_the_values() {
+    let program = Program::new(
+        "format = \"csv\"\nschema_hints = \"id BIGINT, text STRING, at TIMESTAMP, day DATE, seq BIGINT\"\n\
+         [pipeline.orders.source.csv]\ndelimiter = \";\"\nheader = false\nquote = \"'\"\nescape = \"\\\\\"\n\
+         null_value = \"NA\"\ncomment = \"#\"\ndate_format = \"%d.%m.%Y\"\ntimestamp_format = \"%d.%m.%Y %H:%M %z\"",
+        "",
+        "keys = [\"id\"]\nsequence_by = [\"seq\"]",
+    );
+    program.drop_and_load(
+        "a.csv",
+        "# a comment\n\
+         1;'it\\'s; \n two lines';31.01.2024 10:00 +0200;31.01.2024;1\r\n\
+         2;NA;NA;NA;1\n\
+         3;'NA';;;1\n\
+         4;'';;;1\n",
+    );
+    let texts: Vec<Value> = program
+        .json(&["show", "orders"])
+        .into_iter()
+        .map(|row| json!([row["text"], row["at"], row["day"]]))
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            json!([
+                "it's; \n two lines",
+                "2024-01-31T08:00:00.000000Z",
+                "2024-01-31"
+            ]),
+            json!([null, null, null]),
+            json!(["NA", null, null]),
+            json!(["", null, null]),
+        ]
+    );
+    program.assert_sound();
+}
+
+#[test]
+fn refused_csv_records_are_named_to_the_physical_line() {
+    let program = pipeline("format = \"csv\"");
+    let header = "op,order_id,status,amount,seq\n";
+    let long = "I,1,\"two\nlines\",1,1\n";
+    let bad = "I,2,short,1";
+    program.drop_file("a.csv", format!("{header}{long}{bad}\nI,3,good,1,1\n"));
+    assert_eq!(program.run(), 3);
+    let refused = program.quarantine();
+    assert_eq!(refused.len(), 1);
+    let place = ["file_row", "file_line", "byte_offset"].map(|name| refused[0][name].clone());
+    assert_eq!(place, [2, 4, header.len() + long.len()].map(Value::from));
+    assert_eq!(
+        (&refused[0]["reason"], &refused[0]["raw"]),
+        (&"column_count".into(), &bad.into())
+    );
+    assert_eq!(program.bronze_places().len(), 2);
+}
+
+#[test]
+fn types_of_parquet_are_taken_exactly_or_refused_by_the_row() {
+    let program = pipeline("format = \"parquet\"");
+    let file = parquet_file(vec![
+        ("op", Arc::new(StringArray::from(vec!["I"; 3]))),
+        // A text that reads as the column's type is taken from every format.
+        ("order_id", Arc::new(StringArray::from(vec!["1", "x", "3"]))),
+        ("seq", Arc::new(Int64Array::from(vec![1, 1, 1]))),
+        (
+            "at",
+            Arc::new(TimestampMicrosecondArray::from(vec![0, 0, 1]).with_timezone("+02:00")),
+        ),
+    ]);
+    program.drop_file("a.parquet", file);
+    assert_eq!(program.run(), 3);
+    let silver = program.json(&["show", "orders"]);
+    let at: Vec<_> = silver
+        .iter()
+        .map(|row| (row["order_id"].clone(), row["at"].clone()))
+        .collect();
+    assert_eq!(
+        at,
+        [
+            (1.into(), "1970-01-01T00:00:00.000000Z".into()),
+            (3.into(), "1970-01-01T00:00:00.000001Z".into())
+        ]
+    );
+    let refused = program.quarantine();
+    assert_eq!(refused.len(), 1);
+    assert_eq!(
+        (
+            &refused[0]["file_row"],
+            &refused[0]["file_line"],
+            &refused[0]["reason"]
+        ),
+        (&2.into(), &Value::Null, &"type_mismatch".into())
+    );
+    let raw: Value = serde_json::from_str(refused[0]["raw"].as_str().unwrap()).unwrap();
+    assert_eq!((&raw["order_id"], &raw["seq"]), (&"x".into(), &1.into()));
+}
+
+#[test]
+fn broken_files_of_every_format_are_parked_and_others_load() {
+    let program = pipeline("format = \"auto\"");
+    let good = parquet_order("I", 1, "new", 100, 1);
+    program.drop_file("cut.parquet", &good[..good.len() - 20]);
+    program.drop_file("not.parquet", "no parquet at all");
+    program.drop_file(
+        "unclosed.csv",
+        "op,order_id,status,amount,seq\nI,2,\"new,1,1\nI,3,new,1,1\n",
+    );
+    program.drop_file("twice.csv", "op,order_id,order_id,seq\nI,1,1,1\n");
+    let packed = gzip(order("I", 4, "new", 100, 1).as_bytes());
+    program.drop_file("cut.jsonl.gz", &packed[..packed.len() - 5]);
+    program.drop_file("plain.jsonl.gz", order("I", 5, "new", 100, 1));
+    program.drop_file("wide.csv", [0xFF, 0xFE, b'a', 0]);
+    program.drop_file("unknown.log", "a,b\n1,2\n");
+    program.drop_file("good.parquet", &good);
+    assert_eq!(program.run(), 3);
+    for (path, state) in [
+        ("cut.parquet", "parked not_this_format"),
+        ("not.parquet", "parked not_this_format"),
+        ("unclosed.csv", "parked unclosed_quote"),
+        ("twice.csv", "parked not_this_format"),
+        ("cut.jsonl.gz", "parked truncated_stream"),
+        ("plain.jsonl.gz", "parked not_this_format"),
+        ("wide.csv", "parked unsupported_encoding"),
+        ("unknown.log", "parked not_this_format"),
+        ("good.parquet", "loaded"),
+    ] {
+        assert_eq!(program.file(path), state, "{path}");
+    }
+    assert_eq!(program.bronze_places(), [("good.parquet".to_string(), 1)]);
+    assert_eq!(program.quarantine().len(), 0);
+}
+
+/// A known record, then one with a column that is new.
+fn with_coupon(mode: &str) -> Program {
+    let program = pipeline(&format!(
+        "format = \"json\"\nschema_evolution_mode = \"{mode}\""
+    ));
+    program.drop_and_load("a.jsonl", order("I", 1, "new", 100, 1));
+    let line = order("I", 2, "new", 100, 1).replace('}', ",\"coupon\":\"X\"}");
+    program.drop_file("b.jsonl", line);
+    program.drop_file("c.jsonl", order("I", 3, "new", 100, 1));
+    program
+}
+
+fn rescued(program: &Program, path: &str) -> Value {
+    let rows = program.bronze();
+    let row = rows.iter().find(|row| row["_file_path"] == path).unwrap();
+    match row["_rescued_data"].as_str() {
+        Some(text) => serde_json::from_str(text).unwrap(),
+        None => Value::Null,
+    }
+}
+
+#[test]
+fn new_column_is_added() {
+    let program = with_coupon("add_new_columns");
+    program.load();
+    let silver = program.json(&["show", "orders"]);
+    let coupons: Vec<_> = silver.iter().map(|row| row["coupon"].clone()).collect();
+    assert_eq!(coupons, [Value::Null, "X".into(), Value::Null]);
+    assert_eq!(rescued(&program, "b.jsonl"), Value::Null);
+    program.assert_sound();
+}
+
+#[test]
+fn new_column_is_rescued() {
+    let program = with_coupon("rescue");
+    program.load();
+    assert!(
+        program
+            .bronze()
+            .iter()
+            .all(|row| row.get("coupon").is_none())
+    );
+    assert_eq!(
+        rescued(&program, "b.jsonl"),
+        json!({"coupon": "X", "_file_path": "b.jsonl"})
+    );
+    assert_eq!(rescued(&program, "c.jsonl"), Value::Null);
+    assert_eq!(program.silver().len(), 3);
+    program.assert_sound();
+}
+
+#[test]
+fn new_column_parks_its_file_until_the_hints_know_it() {
+    let program = with_coupon("fail_on_new_columns");
+    assert_eq!(program.run(), 3);
+    assert_eq!(program.file("b.jsonl"), "parked new_columns");
+    let detail = program.files()["b.jsonl"]["detail"].clone();
+    assert!(
+        detail
+            .as_str()
+            .unwrap()
+            .contains("coupon (first in line 1)"),
+        "{detail}"
+    );
+    assert_eq!(program.silver().len(), 2);
+    program.set(
+        &format!(
+            "format = \"json\"\nschema_evolution_mode = \"fail_on_new_columns\"\nschema_hints = \"{HINTS}, coupon STRING\""
+        ),
+        "",
+        SILVER,
+    );
+    let reset = program.call(&["reset", "orders", "--failed", "--yes"]);
+    assert_eq!(code(&reset), 0, "{}", stderr(&reset));
+    program.load();
+    let silver = program.json(&["show", "orders"]);
+    assert_eq!(silver.len(), 3);
+    assert_eq!(silver[1]["coupon"], "X");
+    program.assert_sound();
+}
+
+#[test]
+fn new_column_is_left_out() {
+    let program = with_coupon("none");
+    program.load();
+    assert!(
+        program
+            .bronze()
+            .iter()
+            .all(|row| row.get("coupon").is_none())
+    );
+    assert_eq!(rescued(&program, "b.jsonl"), Value::Null);
+    assert_eq!(program.silver().len(), 3);
+    program.assert_sound();
+}
+
+#[test]
+fn value_that_does_not_fit_is_rescued_beside_its_row() {
+    let program = Program::new(
+        "format = \"json\"\nschema_hints = \"id BIGINT, status STRING, n INT\"\n\
+         schema_evolution_mode = \"rescue\"\non_type_mismatch = \"rescue\"",
+        "",
+        "",
+    );
+    program.drop_and_load(
+        "f.json",
+        "{\"id\":\"x7\",\"status\":\"new\",\"extra\":1}\n{\"id\":7,\"status\":\"new\"}\n\
+         {\"id\":8,\"n\":3000000000,\"deep\":{\"a\":[1.50,null]}}\n",
+    );
+    let rows: Vec<Value> = program
+        .bronze()
+        .into_iter()
+        .map(|row| json!([row["id"], row["status"], row["n"], row["_rescued_data"]]))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            json!([
+                null,
+                "new",
+                null,
+                "{\"id\":\"x7\",\"extra\":1,\"_file_path\":\"f.json\"}"
+            ]),
+            json!([7, "new", null, null]),
+            // Values stand as they were written.
+            json!([
+                8,
+                null,
+                null,
+                "{\"n\":3000000000,\"deep\":{\"a\":[1.50,null]},\"_file_path\":\"f.json\"}"
+            ]),
+        ]
+    );
+}
+
+#[test]
+fn rescued_key_is_still_no_key() {
+    let program = pipeline("format = \"json\"\non_type_mismatch = \"rescue\"");
+    program.drop_file("a.jsonl", "{\"op\":\"I\",\"order_id\":\"x7\",\"seq\":1}\n");
+    assert_eq!(program.run(), 3);
+    assert_eq!(program.quarantine()[0]["reason"], "null_key");
+    assert_eq!(program.status()["rows"]["loaded"], 0);
+}
+
+#[test]
+fn types_of_new_columns_are_found_over_the_files_of_a_batch_and_then_stay() {
+    let program = Program::new("format = \"auto\"", "", "");
+    program.drop_file("1.jsonl", "{\"a\":1,\"b\":1,\"c\":\"007\",\"d\":true}\n");
+    program.drop_file("2.jsonl", "{\"a\":2,\"b\":1.5,\"c\":7,\"d\":1}\n");
+    program.drop_file(
+        "3.csv",
+        "e,f,g,h\n007,2024-01-31,1.5,2024-01-31T10:00:00Z\n",
+    );
+    program.load();
+    let types: Vec<(String, String)> = program
+        .json(&["schema", "orders"])
+        .iter()
+        .filter(|column| column["table"] == "bronze")
+        .map(|column| {
+            let text = |name: &str| column[name].as_str().unwrap().to_string();
+            (text("column"), text("type"))
+        })
+        .filter(|(name, _)| !name.starts_with('_'))
+        .collect();
+    let types: Vec<(&str, &str)> = types
+        .iter()
+        .map(|(n, t)| (n.as_str(), t.as_str()))
+        .collect();
+    assert_eq!(
+        types,
+        [
+            ("a", "long"),
+            ("b", "double"),
+            ("c", "string"),
+            ("d", "string"),
+            ("e", "string"),
+            ("f", "date"),
+            ("g", "double"),
+            ("h", "timestamp"),
+        ]
+    );
+    // Once in the table, a column keeps its type.
+    program.drop_file("4.jsonl", "{\"a\":2.5}\n{\"a\":\"3\"}\n");
+    assert_eq!(program.run(), 3);
+    let refused = program.quarantine();
+    assert_eq!((refused.len(), &refused[0]["file_row"]), (1, &1.into()));
+}
