@@ -74,6 +74,8 @@ pub enum RejectReason {
     ColumnCaseConflict,
     /// A new column has a name that no table takes.
     InvalidColumnName,
+    /// A partition column has a value that no partition can have.
+    InvalidPartitionValue,
 }
 
 impl RejectReason {
@@ -97,6 +99,7 @@ impl RejectReason {
             RejectReason::ColumnCount => "column_count",
             RejectReason::ColumnCaseConflict => "column_case_conflict",
             RejectReason::InvalidColumnName => "invalid_column_name",
+            RejectReason::InvalidPartitionValue => "invalid_partition_value",
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::landing::{ReadFault, ReadFile, read};
 use crate::parallel::in_parallel;
 use crate::schema::{TableSchema, merge_new_columns};
 use crate::settings::{OnBadRecord, PipelineSettings, SourceSettings};
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
@@ -26,6 +26,9 @@ use std::time::Duration;
 const RETRY_PAUSE_MIN: Duration = Duration::from_secs(5);
 /// The longest pause before an unreadable file is tried again.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// The longest name of a folder that file systems take, in bytes.
+const FOLDER_NAME_MAX: usize = 255;
 
 /// What a micro-batch brings.
 #[derive(Debug)]
@@ -192,23 +195,27 @@ impl LoadedBatch {
     }
 }
 
-/// Which decoded rows the settings of silver refuse.
+/// Which decoded rows the settings of the tables refuse.
 struct Admission {
     keys: Vec<(String, Option<usize>)>,
     sequence: Vec<(String, Option<usize>)>,
     operation: String,
     classifier: Option<EventClassifier>,
+    bronze_partitions: Vec<(String, usize)>,
+    silver_partitions: Vec<(String, usize)>,
 }
 
 impl Admission {
     fn new(settings: &PipelineSettings, schema: &TableSchema) -> Result<Self> {
+        let bronze_partitions = text_columns(&settings.bronze.partition_by, schema);
         let Some(silver) = &settings.silver else {
-            let none = Vec::new;
             return Ok(Admission {
-                keys: none(),
-                sequence: none(),
+                keys: Vec::new(),
+                sequence: Vec::new(),
                 operation: String::new(),
                 classifier: None,
+                bronze_partitions,
+                silver_partitions: Vec::new(),
             });
         };
         let place = |name: &String| (name.clone(), find_column(&schema.columns, name));
@@ -222,20 +229,22 @@ impl Admission {
             sequence: silver.sequence_by.iter().map(place).collect(),
             operation,
             classifier: Some(EventClassifier::new(&silver.events, &rows)?),
+            bronze_partitions,
+            silver_partitions: text_columns(&silver.partition_by, schema),
         })
     }
 
     /// For each row, why it is refused, if it is.
     fn refusals(&self, rows: &RecordBatch) -> Result<Vec<Option<(RejectReason, String)>>> {
-        let Some(classifier) = &self.classifier else {
-            return Ok(vec![None; rows.num_rows()]);
+        let kinds = match &self.classifier {
+            Some(classifier) => classifier.classify(rows)?,
+            None => vec![EventKind::Skip; rows.num_rows()],
         };
-        let kinds = classifier.classify(rows)?;
-        Ok(kinds
-            .into_iter()
-            .enumerate()
-            .map(|(row, kind)| self.refusal(rows, row, kind))
-            .collect())
+        let refusal = |(row, kind)| {
+            self.refusal(rows, row, kind)
+                .or_else(|| self.partition_refusal(rows, row, kind))
+        };
+        Ok(kinds.into_iter().enumerate().map(refusal).collect())
     }
 
     fn refusal(
@@ -267,6 +276,44 @@ impl Admission {
         ))
     }
 
+    /// A value that no table can have a partition for would stop every run, so its record is refused.
+    fn partition_refusal(
+        &self,
+        rows: &RecordBatch,
+        row: usize,
+        kind: EventKind,
+    ) -> Option<(RejectReason, String)> {
+        let silver = match kind {
+            EventKind::Skip => &[],
+            EventKind::Unknown | EventKind::Upsert | EventKind::Delete => {
+                self.silver_partitions.as_slice()
+            }
+        };
+        self.bronze_partitions
+            .iter()
+            .chain(silver)
+            .find_map(|(name, place)| {
+                let texts = rows.column(*place).as_string_opt::<i32>()?;
+                if texts.is_null(row) {
+                    return None;
+                }
+                let text = texts.value(row);
+                if text.is_empty() {
+                    let detail = format!(
+                        "partition column {name}: an empty text cannot be told from NULL in a partition"
+                    );
+                    return Some((RejectReason::InvalidPartitionValue, detail));
+                }
+                let length = encoded_length(name) + 1 + encoded_length(text);
+                (length > FOLDER_NAME_MAX).then(|| {
+                    let detail = format!(
+                        "partition column {name}: the value makes a folder name of {length} bytes, {FOLDER_NAME_MAX} are possible"
+                    );
+                    (RejectReason::InvalidPartitionValue, detail)
+                })
+            })
+    }
+
     fn unknown_operation(&self, rows: &RecordBatch, row: usize) -> String {
         let place = find_column(&rows.schema(), &self.operation);
         let value = place.and_then(|place| {
@@ -282,6 +329,23 @@ impl Admission {
             value.as_deref().unwrap_or("NULL")
         )
     }
+}
+
+/// The columns of these names that hold text.
+fn text_columns(names: &[String], schema: &TableSchema) -> Vec<(String, usize)> {
+    let place = |name: &String| {
+        let place = find_column(&schema.columns, name)?;
+        (*schema.columns.field(place).data_type() == DataType::Utf8).then(|| (name.clone(), place))
+    };
+    names.iter().filter_map(place).collect()
+}
+
+/// How long a text is in the name of a partition's folder: other signs than these are written as `%XX`.
+fn encoded_length(text: &str) -> usize {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| if is_plain(byte) { 1 } else { 3 })
+        .sum()
 }
 
 type ReadOutcome = Result<ReadFile, ReadFault>;

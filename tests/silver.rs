@@ -261,6 +261,43 @@ fn partition_values_with_any_sign_are_read_back_and_merged() {
 }
 
 #[test]
+fn value_that_no_partition_can_have_is_refused_and_stops_nothing() {
+    let silver = |partitions: &str| {
+        format!(
+            "keys = [\"order_id\"]\nsequence_by = [\"seq\"]\n\
+             operations = {{ column = \"op\", upsert = [\"I\"], skip = [\"S\"] }}\n{partitions}"
+        )
+    };
+    let partitions = "partition_by = [\"status\"]";
+    for (bronze, silver, refused) in [
+        (partitions, silver(""), 3),
+        ("", silver(partitions), 2),
+        (partitions, String::new(), 3),
+    ] {
+        let program = Program::new(
+            &format!("format = \"json\"\nschema_hints = \"{HINTS}\""),
+            bronze,
+            &silver,
+        );
+        let text = order("I", 1, "", 100, 1)
+            + &order("I", 2, &"x".repeat(300), 100, 1)
+            // This one stays out of silver.
+            + &order("S", 3, "", 100, 1)
+            + &order("I", 4, &"x".repeat(200), 100, 1);
+        program.drop_file("a.jsonl", text);
+        assert_eq!(program.run(), 3);
+        let quarantine = program.quarantine();
+        assert_eq!(quarantine.len(), refused);
+        assert!(
+            quarantine
+                .iter()
+                .all(|record| record["reason"] == "invalid_partition_value")
+        );
+        assert_eq!(program.bronze_places().len(), 4 - refused);
+    }
+}
+
+#[test]
 fn merge_into_a_long_silver_leaves_other_rows_and_files_alone() {
     let source = "max_files_per_trigger = 1";
     let program = Program::with(source, "");
