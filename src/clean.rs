@@ -97,16 +97,28 @@ fn is_as_loaded(source: &Path, file: &FileRecord) -> std::result::Result<bool, S
 }
 
 fn archive(source: &Path, target: &Path) -> io::Result<()> {
-    if let Some(folder) = target.parent() {
-        fs::create_dir_all(folder)?;
+    let folder = target.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    match move_to_free_name(source, target) {
+        Err(error) if error.raw_os_error() == Some(libc::EXDEV) => {}
+        done => return done,
     }
+    // On another file system: whole and synced under the name before the source goes.
+    let copy = copy_name(target);
+    let copied = copy_synced(source, &copy).and_then(|()| move_to_free_name(&copy, target));
+    if let Err(error) = copied {
+        let _ = fs::remove_file(copy);
+        return Err(error);
+    }
+    fs::File::open(folder)?.sync_all()?;
+    fs::remove_file(source)
+}
+
+/// Renames to the target, or to the first numbered name beside it that is free.
+fn move_to_free_name(source: &Path, target: &Path) -> io::Result<()> {
     for number in 0..NAMES_MAX {
-        let target = numbered(target, number);
-        match rename_new(source, &target) {
+        match rename_new(source, &numbered(target, number)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) if error.raw_os_error() == Some(libc::EXDEV) => {
-                return copy_new(source, &target);
-            }
             done => return done,
         }
     }
@@ -114,6 +126,14 @@ fn archive(source: &Path, target: &Path) -> io::Result<()> {
         io::ErrorKind::AlreadyExists,
         format!("{NAMES_MAX} files of this name are in the archive"),
     ))
+}
+
+/// `.name.jsonl.part`: what a stop leaves under it is overwritten by the next try.
+fn copy_name(target: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(target.file_name().unwrap_or(OsStr::new("")));
+    name.push(".part");
+    target.with_file_name(name)
 }
 
 /// `name.jsonl`, `name.jsonl.1`, ...
@@ -149,14 +169,9 @@ fn rename_new(source: &Path, target: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies to another file system, synced, then removes the source.
-fn copy_new(source: &Path, target: &Path) -> io::Result<()> {
+fn copy_synced(source: &Path, target: &Path) -> io::Result<()> {
     let mut from = fs::File::open(source)?;
-    let mut to = fs::File::create_new(target)?;
-    let copied = io::copy(&mut from, &mut to).and_then(|_| to.sync_all());
-    if let Err(error) = copied {
-        let _ = fs::remove_file(target);
-        return Err(error);
-    }
-    fs::remove_file(source)
+    let mut to = fs::File::create(target)?;
+    io::copy(&mut from, &mut to)?;
+    to.sync_all()
 }
