@@ -28,17 +28,35 @@ pub(crate) async fn run(run: Run, messages: Messages) -> Result<ExitCode> {
         batches_max: run.max_batches,
     };
     let pipelines = run.settings.pipelines;
-    let results: Vec<(String, Result<RunSummary>)> = if run.available_now {
+    let several = pipelines.len() > 1;
+    let results: Vec<(String, Ended)> = if run.available_now {
         let mut results = Vec::new();
         for pipeline in pipelines {
             let name = pipeline.name.clone();
-            results.push((name, one(pipeline, options, stop.clone(), messages).await));
+            let result = one(pipeline, options, stop.clone(), messages).await;
+            results.push((name.clone(), told(result, &name, several, messages)));
         }
         results
     } else {
         side_by_side(pipelines, options, &stop, messages)
     };
-    end(results, stop.is_asked(), messages)
+    Ok(end(results, stop.is_asked(), messages))
+}
+
+/// How the loop of one pipeline ended; an error was told, and its exit code is left.
+type Ended = std::result::Result<RunSummary, u8>;
+
+/// Tells an error when it happens: the other pipelines may go on for long.
+fn told(result: Result<RunSummary>, name: &str, several: bool, messages: Messages) -> Ended {
+    result.map_err(|error| {
+        let error = if several {
+            error.context(format!("pipeline {name}"))
+        } else {
+            error
+        };
+        messages.error(&error);
+        error.exit_code()
+    })
 }
 
 async fn one(
@@ -75,7 +93,8 @@ fn side_by_side(
     options: RunOptions,
     stop: &Stop,
     messages: Messages,
-) -> Vec<(String, Result<RunSummary>)> {
+) -> Vec<(String, Ended)> {
+    let several = pipelines.len() > 1;
     let run_one = |pipeline: PipelineSettings| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -83,16 +102,16 @@ fn side_by_side(
             .build();
         let runtime = runtime
             .map_err(|error| Error::unavailable(format!("the runtime cannot start: {error}")))?;
-        let result = runtime.block_on(one(pipeline, options, stop.clone(), messages));
-        if let Err(error) = &result {
-            messages.error(error);
-        }
-        result
+        runtime.block_on(one(pipeline, options, stop.clone(), messages))
     };
     let start = |pipeline: PipelineSettings| {
         let name = pipeline.name.clone();
         let run_one = &run_one;
-        (name, move || run_one(pipeline))
+        let work = {
+            let name = name.clone();
+            move || told(run_one(pipeline), &name, several, messages)
+        };
+        (name, work)
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = pipelines
@@ -100,14 +119,13 @@ fn side_by_side(
             .map(start)
             .map(|(name, work)| (name, scope.spawn(work)))
             .collect();
-        let join = |(name, thread): (
-            String,
-            std::thread::ScopedJoinHandle<'_, Result<RunSummary>>,
-        )| {
-            let result = thread
-                .join()
-                .unwrap_or_else(|_| Err(Error::bug(format!("the loop of {name} panicked"))));
-            (name, result)
+        let join = |(name, thread): (String, std::thread::ScopedJoinHandle<'_, Ended>)| {
+            let panicked = |_| {
+                let error = Error::bug(format!("the loop of {name} panicked"));
+                told(Err(error), &name, several, messages)
+            };
+            let ended = thread.join().unwrap_or_else(panicked);
+            (name, ended)
         };
         threads.into_iter().map(join).collect()
     })
@@ -115,29 +133,21 @@ fn side_by_side(
 
 /// The exit code of all pipelines together; the last line says what needs a look. A run that was asked to stop is not
 /// done, so what needs a look is no part of its code.
-fn end(
-    results: Vec<(String, Result<RunSummary>)>,
-    stopped: bool,
-    messages: Messages,
-) -> Result<ExitCode> {
-    let mut looks = Vec::new();
-    let mut failure = None;
-    for (name, result) in results {
-        match result {
-            Ok(summary) => looks.extend(needs_look(&name, &summary)),
-            Err(error) => match failure {
-                None => failure = Some(error),
-                Some(_) => messages.error(&error),
-            },
-        }
-    }
+fn end(results: Vec<(String, Ended)>, stopped: bool, messages: Messages) -> ExitCode {
+    let failure = results
+        .iter()
+        .find_map(|(_, ended)| ended.as_ref().err().copied());
+    let looks: Vec<String> = results
+        .iter()
+        .filter_map(|(name, ended)| needs_look(name, ended.as_ref().ok()?))
+        .collect();
     for look in &looks {
         messages.say(Level::Warning, look);
     }
     match failure {
-        Some(error) => Err(error),
-        None if looks.is_empty() || stopped => Ok(ExitCode::SUCCESS),
-        None => Ok(ExitCode::from(3)),
+        Some(code) => ExitCode::from(code),
+        None if looks.is_empty() || stopped => ExitCode::SUCCESS,
+        None => ExitCode::from(3),
     }
 }
 
