@@ -48,8 +48,11 @@ fn renamed_and_moved_files_are_loaded_under_their_final_names_only() {
     let program = Program::with(&format!("{EVENTS_ONLY}\nsettle = \"1h\""), "");
     fs::create_dir(program.path("sibling")).unwrap();
     let watching = program.watch();
-    program.drop_file("begin.jsonl", two_orders(1));
-    watching.until_files("loaded", &["begin.jsonl"]);
+    // A rename before the watch has begun is no event, so it comes again.
+    watching.until("renames are seen", || {
+        program.drop_file("begin.jsonl", two_orders(1));
+        program.file("begin.jsonl") == "loaded"
+    });
     let temporary = program.landing(".orders-1.jsonl.part");
     let mut file = File::create(&temporary).unwrap();
     for piece in two_orders(2).as_bytes().chunks(40) {
@@ -382,4 +385,48 @@ fn links_pipes_and_folders_of_links_are_left_alone() {
         );
     }
     assert_eq!(watching.end(), Some(0));
+}
+
+#[test]
+fn signal_while_a_large_file_loads_leaves_all_of_it_or_nothing() {
+    let program = Program::orders();
+    let text: String = (0..60_000)
+        .map(|key| order("I", key, "new", key, 1))
+        .collect();
+    program.drop_file("large.jsonl", text);
+    let watching = program.watch();
+    watching.until_files("planned", &["large.jsonl"]);
+    assert_eq!(watching.end(), Some(0));
+    let bronze = program.status()["bronze"]["rows"].as_i64().unwrap_or(0);
+    assert!(bronze == 0 || bronze == 60_000, "{bronze}");
+    program.load();
+    let status = program.status();
+    assert_eq!(
+        (&status["bronze"]["rows"], &status["silver"]["rows"]),
+        (&60_000.into(), &60_000.into())
+    );
+}
+
+#[test]
+fn pipeline_that_fails_says_so_once_and_holds_up_no_other() {
+    let program = Program::orders();
+    let one = fs::read_to_string(program.path("landfall.toml")).unwrap();
+    let other = one
+        .replace("pipeline.orders", "pipeline.other")
+        .replace("orders.db", "other.db")
+        .replace("path = \"lake", "path = \"other")
+        .replace("settle", "on_bad_record = \"stop\"\nsettle")
+        .replace("path = \"landing\"", "path = \"landing-other\"");
+    fs::write(program.path("landfall.toml"), one + &other).unwrap();
+    fs::create_dir(program.path("landing-other")).unwrap();
+    fs::write(program.path("landing-other/bad.jsonl"), "nonsense\n").unwrap();
+    let mut watching = program.watch();
+    let failure = "pipeline other: landing file bad.jsonl, line 1";
+    watching.until("the failure is told", || watching.said().contains(failure));
+    program.drop_file("a.jsonl", two_orders(1));
+    watching.until_files("loaded", &["a.jsonl"]);
+    assert!(watching.is_running());
+    let said = || fs::read_to_string(program.path("stderr.txt")).unwrap();
+    assert_eq!(watching.end(), Some(1));
+    assert_eq!(said().matches("bad.jsonl").count(), 1, "{}", said());
 }
