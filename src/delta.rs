@@ -27,7 +27,8 @@ pub use commit::{AppTransaction, CommitOutcome, Operation, TableCommit};
 pub use create::TableSpec;
 pub use log::{TailRepair, repair_tail};
 pub use maintain::{
-    CompactLimits, CompactReport, VacuumReport, checkpoint_if_due, compact, vacuum,
+    CompactLimits, CompactReport, LogCleanReport, VacuumReport, checkpoint_log, compact,
+    compaction_is_due, log_checkpoint_is_due, vacuum,
 };
 pub use read::{FileScan, ScannedRows};
 pub use state::DataFile;
@@ -59,6 +60,8 @@ pub struct Table {
     store: DurableStore,
     log_store: LogStoreRef,
     state: state::TableState,
+    /// The version of the newest usable log checkpoint, as far as this process knows.
+    log_checkpoint: Option<i64>,
 }
 
 impl Table {
@@ -75,6 +78,7 @@ impl Table {
         }
         let usable = log::inspect(&root, &listing)?;
         let (store, log_store) = connect(&root)?;
+        let log_checkpoint = usable.checkpoint;
         store.hide(usable.hide);
         let state = state::TableState::load(&root, &log_store).await?;
         Ok(Some(Table {
@@ -82,6 +86,7 @@ impl Table {
             store,
             log_store,
             state,
+            log_checkpoint,
         }))
     }
 
@@ -183,6 +188,20 @@ impl Table {
     /// Live rows: physical rows less deleted ones.
     pub fn row_count(&self) -> i64 {
         self.files().map(DataFile::live_rows).sum()
+    }
+
+    /// Deleted rows as a share of all rows in the files, 0 to 1.
+    pub fn deleted_rows_ratio(&self) -> f64 {
+        let (deleted, rows) = self.files().fold((0, 0), |(deleted, rows), file| {
+            (deleted + file.deleted, rows + file.rows)
+        });
+        deleted as f64 / (rows as f64).max(1.0)
+    }
+
+    /// How many log entries a reader replays behind the newest log checkpoint.
+    pub fn log_entries_since_checkpoint(&self) -> u64 {
+        let last = self.log_checkpoint.unwrap_or(-1);
+        u64::try_from(self.state.version - last).unwrap_or(0)
     }
 
     /// The newest version that `app_id` committed.
@@ -365,10 +384,10 @@ impl Table {
         Ok(None)
     }
 
-    /// Writes a log checkpoint of this version and cleans old log entries up by the table's retention; off the hot path.
+    /// Writes a log checkpoint of this version.
     ///
     /// If the program stops inside, the log reads as before. Damaged checkpoints are put aside first.
-    pub async fn checkpoint_log(&self) -> Result<()> {
+    pub async fn checkpoint_log(&mut self) -> Result<()> {
         log::set_aside(&self.store.hidden())?;
         self.store.hide([]);
         let fail = |error: DeltaTableError| state::library(&self.root, &error);
@@ -379,9 +398,7 @@ impl Table {
         deltalake::checkpoints::create_checkpoint(&table, None)
             .await
             .map_err(fail)?;
-        deltalake::checkpoints::cleanup_metadata(&table, None)
-            .await
-            .map_err(fail)?;
+        self.log_checkpoint = Some(self.state.version);
         Ok(())
     }
 

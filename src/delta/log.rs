@@ -36,6 +36,8 @@ pub(super) struct LogListing {
 pub(super) struct UsableLog {
     /// Damaged or misleading files that a reader must not see.
     pub(super) hide: Vec<PathBuf>,
+    /// The version of the newest whole checkpoint.
+    pub(super) checkpoint: Option<i64>,
 }
 
 /// What was done about a damaged newest log entry.
@@ -245,6 +247,7 @@ pub(super) fn inspect(root: &Path, listing: &LogListing) -> Result<UsableLog> {
         usable.hide.push(hint.clone());
     }
     check_run(root, listing, start, &usable)?;
+    usable.checkpoint = start;
     Ok(usable)
 }
 
@@ -297,7 +300,7 @@ fn hinted_version(hint: &Path) -> Option<i64> {
 }
 
 /// Whether all files of a checkpoint are there and end as they should.
-fn is_whole(files: &[PathBuf]) -> bool {
+pub(super) fn is_whole(files: &[PathBuf]) -> bool {
     files.iter().all(|path| {
         if path.extension().is_some_and(|end| end == "json") {
             return std::fs::read(path).is_ok_and(|bytes| damage_of(&bytes).is_none());

@@ -1,7 +1,8 @@
 //! Upkeep under the table's lock: compaction, log checkpoints, vacuum.
 //!
 //! None of it changes a row. A compaction is one commit without change of data; a vacuum deletes only files that no version
-//! within the retention can name. When it is worth it is left to the callers.
+//! within the retention can name, a log clean-up only entries that no reader within the retention needs. Whether something is
+//! due is told from the state in memory; when it is done is left to the callers.
 
 use super::append::column_names;
 use super::changes::CHANGE_FOLDER;
@@ -10,6 +11,7 @@ use super::state::DataFile;
 use super::{
     CommitOutcome, Operation, StatValue, Table, TableCommit, commit, deletion_vector, stats,
 };
+use crate::change::Version;
 use crate::clock::Micros;
 use crate::crash::{CrashPoint, CrashSwitch};
 use crate::error::{Error, ErrorKind, Result};
@@ -25,17 +27,8 @@ use std::time::{Duration, UNIX_EPOCH};
 const ATTEMPTS: usize = 3;
 /// The rows that are sorted in memory at once, whatever their bytes.
 const BIN_ROWS_MAX: i64 = 4_000_000;
-
-/// Files below this size are worth joining.
-const SMALL_FILE_BYTES: u64 = 32 << 20;
-/// Joined files aim at this size.
-const TARGET_FILE_BYTES: u64 = 128 << 20;
-/// So many small files make a rewrite worth it.
-const SMALL_FILES_MIN: usize = 8;
-/// A file with this share of deleted rows is rewritten.
-const DELETED_SHARE_MIN: f64 = 0.25;
-/// One compaction reads no more than this.
-const COMPACT_BYTES_MAX: u64 = 2 << 30;
+/// In tiers, a smaller file with deleted rows is not worth a commit of its own: it is joined soon.
+const HEAVY_BYTES_MIN: u64 = 1 << 20;
 
 /// When a file is worth rewriting.
 #[derive(Clone, Debug)]
@@ -48,20 +41,10 @@ pub struct CompactLimits {
     pub small_files_min: usize,
     /// A file with at least this share of deleted rows (0 to 1) is rewritten.
     pub deleted_share_min: f64,
-    /// At most this many bytes are read in one call.
+    /// At most this many bytes are read in one call; a single larger file, or the two smallest, go all the same.
     pub bytes_max: u64,
-}
-
-impl Default for CompactLimits {
-    fn default() -> Self {
-        CompactLimits {
-            small_file_bytes: SMALL_FILE_BYTES,
-            target_file_bytes: TARGET_FILE_BYTES,
-            small_files_min: SMALL_FILES_MIN,
-            deleted_share_min: DELETED_SHARE_MIN,
-            bytes_max: COMPACT_BYTES_MAX,
-        }
-    }
+    /// A small file waits until the smaller ones together are as large: each row is written again a logarithmic number of times.
+    pub in_tiers: bool,
 }
 
 /// What a compaction did.
@@ -77,6 +60,15 @@ pub struct CompactReport {
     pub bytes_added: u64,
     /// Live rows written again.
     pub rows: u64,
+}
+
+/// What a log clean-up deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCleanReport {
+    /// Entries.
+    pub entries: usize,
+    /// Files of log checkpoints.
+    pub checkpoints: usize,
 }
 
 /// What a vacuum deleted, or would.
@@ -131,6 +123,11 @@ pub async fn compact(
     ))
 }
 
+/// Whether [`compact`] would find something to do. Reads nothing from disk.
+pub fn compaction_is_due(table: &Table, limits: &CompactLimits) -> bool {
+    !bins(table, &[], limits).is_empty()
+}
+
 fn finish(commit: &mut TableCommit, report: &mut CompactReport) {
     let bytes = |sizes: &mut dyn Iterator<Item = i64>| sizes.sum::<i64>().unsigned_abs();
     report.files_removed = commit.removes.len();
@@ -165,29 +162,19 @@ fn bins<'a>(
     }
     let (mut bins, mut left) = (Vec::new(), limits.bytes_max);
     for (_, files) in partitions {
-        let small = |file: &&DataFile| file.size.unsigned_abs() < limits.small_file_bytes;
-        let enough = files.iter().copied().filter(|file| small(file)).count()
-            >= limits.small_files_min.max(2);
-        let mut chosen: Vec<&DataFile> = files
-            .into_iter()
-            .filter(|file| is_heavy(file, limits) || (enough && small(file)))
-            .collect();
-        // Neighbours in key order go together, so that pruning keeps working.
+        let mut chosen = chosen(files, limits, &mut left);
+        // Neighbours in order go together, so that pruning keeps working.
         chosen.sort_by(|a, b| by_least_value(a, b, order_by));
         let mut bin: Vec<&DataFile> = Vec::new();
         let (mut bin_bytes, mut bin_rows) = (0, 0);
         for file in chosen {
             let size = file.size.unsigned_abs();
-            if size > left {
-                break;
-            }
             let full = bin_bytes + size > limits.target_file_bytes
                 || bin_rows + file.live_rows() > BIN_ROWS_MAX;
             if !bin.is_empty() && full {
                 bins.push(std::mem::take(&mut bin));
                 (bin_bytes, bin_rows) = (0, 0);
             }
-            left -= size;
             bin_bytes += size;
             bin_rows += file.live_rows();
             bin.push(file);
@@ -197,6 +184,61 @@ fn bins<'a>(
     // One file without deleted rows would only be written again.
     bins.retain(|bin| bin.len() > 1 || bin.iter().any(|file| is_heavy(file, limits)));
     bins
+}
+
+/// The files of one partition that are worth rewriting now, within the bytes that are `left`.
+fn chosen<'a>(
+    files: Vec<&'a DataFile>,
+    limits: &CompactLimits,
+    left: &mut u64,
+) -> Vec<&'a DataFile> {
+    let size = |file: &DataFile| file.size.unsigned_abs();
+    let (mut small, large): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .partition(|file| size(file) < limits.small_file_bytes);
+    small.sort_by(|a, b| (a.size, &a.path).cmp(&(b.size, &b.path)));
+    let joined = joined(&small, limits);
+    let mut chosen = Vec::new();
+    for (place, &file) in small.iter().enumerate().take(joined) {
+        if size(file) > *left && place >= 2 {
+            break;
+        }
+        *left = left.saturating_sub(size(file));
+        chosen.push(file);
+    }
+    let whole = *left == limits.bytes_max;
+    let heavy = small.split_off(joined).into_iter().chain(large);
+    let worth = |file: &&DataFile| {
+        is_heavy(file, limits) && (!limits.in_tiers || size(file) >= HEAVY_BYTES_MIN)
+    };
+    for (place, file) in heavy.filter(worth).enumerate() {
+        let alone = whole && place == 0;
+        if size(file) <= *left || alone {
+            *left = left.saturating_sub(size(file));
+            chosen.push(file);
+        }
+    }
+    chosen
+}
+
+/// How many of the small files, the smallest first, are joined; 0 while they are too few.
+fn joined(small: &[&DataFile], limits: &CompactLimits) -> usize {
+    let mut count = small.len();
+    if limits.in_tiers {
+        let mut smaller: i64 = small.iter().map(|file| file.size).sum();
+        while let Some(largest) = small[..count].last() {
+            smaller -= largest.size;
+            if largest.size <= smaller {
+                break;
+            }
+            count -= 1;
+        }
+    }
+    if count < limits.small_files_min.max(2) {
+        0
+    } else {
+        count
+    }
 }
 
 fn is_heavy(file: &DataFile, limits: &CompactLimits) -> bool {
@@ -265,26 +307,80 @@ fn sorted(rows: RecordBatch, order_by: &[String]) -> Result<RecordBatch> {
     Ok(take_record_batch(&rows, &order)?)
 }
 
-/// Writes a log checkpoint if `every` versions came since the last one; says whether it did.
-pub async fn checkpoint_if_due(table: &Table, every: i64, crash: &CrashSwitch) -> Result<bool> {
-    let listing = log::list(table.root())?;
-    let last = listing.checkpoints.keys().next_back().copied().unwrap_or(0);
-    if table.version().0 - last < every {
-        return Ok(false);
-    }
+/// Whether `every` versions came since the last log checkpoint. Reads nothing from disk.
+pub fn log_checkpoint_is_due(table: &Table, every: u64) -> bool {
+    table.log_entries_since_checkpoint() >= every
+}
+
+/// Writes a log checkpoint, and then deletes log entries older than `retention` that no reader needs any more: what is left
+/// begins at a log checkpoint that precedes every young entry and every version from `keep_from` on.
+///
+/// If the program stops inside, the log reads as before.
+pub async fn checkpoint_log(
+    table: &mut Table,
+    retention: Duration,
+    now: Micros,
+    keep_from: Option<Version>,
+    crash: &CrashSwitch,
+) -> Result<LogCleanReport> {
     table.checkpoint_log().await?;
     crash.reach(CrashPoint::AfterLogCheckpoint)?;
-    Ok(true)
+    clean_log(table, cutoff(retention, now), keep_from)
+}
+
+fn clean_log(table: &Table, cutoff: Micros, keep_from: Option<Version>) -> Result<LogCleanReport> {
+    let mut report = LogCleanReport::default();
+    if table.property("delta.enableExpiredLogCleanup") == Some("false") {
+        return Ok(report);
+    }
+    let listing = log::list(table.root())?;
+    let mut bound = table.version().0;
+    if let Some(keep_from) = keep_from {
+        bound = bound.min(keep_from.0);
+    }
+    for (version, (path, _)) in &listing.entries {
+        let metadata = fs::metadata(path).map_err(|error| unavailable(path, &error))?;
+        if *version >= bound || modified_at(&metadata) >= cutoff {
+            bound = bound.min(*version);
+            break;
+        }
+    }
+    let older = listing.checkpoints.range(..bound).rev();
+    let first = older.into_iter().find(|(_, files)| log::is_whole(files));
+    let Some((&first, _)) = first else {
+        return Ok(report);
+    };
+    let remove = |path: &Path| fs::remove_file(path).map_err(|error| unavailable(path, &error));
+    for (path, _) in listing.entries.range(..first).map(|(_, entry)| entry) {
+        remove(path)?;
+        report.entries += 1;
+    }
+    for path in listing
+        .checkpoints
+        .range(..first)
+        .flat_map(|(_, files)| files)
+    {
+        remove(path)?;
+        report.checkpoints += 1;
+    }
+    Ok(report)
+}
+
+fn cutoff(retention: Duration, now: Micros) -> Micros {
+    let retention = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX);
+    now.saturating_sub(retention)
 }
 
 /// Deletes data, change data and deletion vector files that no version within `retention` names, and leftovers of broken writes;
-/// with `dry_run` only lists them. Nothing that is younger than `retention` goes.
+/// with `dry_run` only lists them. Nothing that is younger than `retention` goes, and nothing that an entry of a version from
+/// `keep_from` on names.
 ///
 /// If the program stops inside, only such files are gone.
 pub async fn vacuum(
     table: &Table,
     retention: Duration,
     now: Micros,
+    keep_from: Option<Version>,
     dry_run: bool,
 ) -> Result<VacuumReport> {
     if table.has_foreign_commit().await? {
@@ -296,9 +392,8 @@ pub async fn vacuum(
             ),
         ));
     }
-    let retention = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX);
-    let cutoff = now.saturating_sub(retention);
-    let named = named_files(table, cutoff)?;
+    let cutoff = cutoff(retention, now);
+    let named = named_files(table, cutoff, keep_from)?;
     let mut report = VacuumReport::default();
     for (path, size) in old_files(table.root(), cutoff)? {
         let Some(relative) = path.strip_prefix(table.root()).ok().and_then(Path::to_str) else {
@@ -317,15 +412,27 @@ pub async fn vacuum(
     Ok(report)
 }
 
-/// Every file that this version or a version since `cutoff` names.
-fn named_files(table: &Table, cutoff: Micros) -> Result<BTreeSet<String>> {
+/// Every file that this version, a version since `cutoff` or one from `keep_from` on names.
+fn named_files(
+    table: &Table,
+    cutoff: Micros,
+    keep_from: Option<Version>,
+) -> Result<BTreeSet<String>> {
     let mut named = BTreeSet::new();
     for file in table.files() {
         name(&mut named, &file.path, file.add.deletion_vector.as_ref())?;
     }
     let listing = log::list(table.root())?;
+    let mut reached_old = false;
     for version in (0..=table.version().0).rev() {
+        let kept = keep_from.is_some_and(|keep_from| version >= keep_from.0);
+        if reached_old && !kept {
+            return Ok(named);
+        }
         let Some((path, _)) = listing.entries.get(&version) else {
+            if reached_old {
+                return Ok(named);
+            }
             return Err(Error::disagreement(format!(
                 "table {}: log entry of version {version} is gone, within the retention of the vacuum",
                 table.root().display()
@@ -333,18 +440,35 @@ fn named_files(table: &Table, cutoff: Micros) -> Result<BTreeSet<String>> {
             .hint("vacuum with a shorter retention than delta.logRetentionDuration"));
         };
         let metadata = fs::metadata(path).map_err(|error| unavailable(path, &error))?;
-        if modified_at(&metadata) < cutoff {
-            // What older entries removed was out of the table before the cutoff.
+        // What older entries removed was out of the table before the cutoff.
+        reached_old |= modified_at(&metadata) < cutoff;
+        if reached_old && !kept {
             return Ok(named);
         }
         let bytes = fs::read(path).map_err(|error| unavailable(path, &error))?;
         let actions = commit::from_bytes(&bytes)
             .map_err(|error| Error::disagreement(format!("{}: {error}", path.display())))?;
         for action in actions {
-            name_action(&mut named, &action)?;
+            if !reached_old || changes_data(&action) {
+                name_action(&mut named, &action)?;
+            }
         }
     }
     Ok(named)
+}
+
+/// Whether who applies a version later reads the file that the action names.
+fn changes_data(action: &Action) -> bool {
+    match action {
+        Action::Add(add) => add.data_change,
+        Action::Remove(remove) => remove.data_change,
+        Action::Cdc(_)
+        | Action::Metadata(_)
+        | Action::Protocol(_)
+        | Action::Txn(_)
+        | Action::CommitInfo(_)
+        | Action::DomainMetadata(_) => false,
+    }
 }
 
 fn name_action(named: &mut BTreeSet<String>, action: &Action) -> Result<()> {

@@ -327,13 +327,13 @@ async fn entry_cut_between_two_lines_is_damage_too() {
 #[tokio::test]
 async fn lost_and_damaged_checkpoints_fall_back_to_the_entries() {
     let folder = tempfile::tempdir().unwrap();
-    let table = table_with_commits(folder.path(), 3).await;
+    let mut table = table_with_commits(folder.path(), 3).await;
     table.checkpoint_log().await.unwrap();
     let log = folder.path().join(log::LOG);
     let checkpoint = log.join("00000000000000000003.checkpoint.parquet");
     let bytes = fs::read(&checkpoint).unwrap();
     fs::write(&checkpoint, &bytes[..bytes.len() / 2]).unwrap();
-    let opened = Table::open(folder.path()).await.unwrap().unwrap();
+    let mut opened = Table::open(folder.path()).await.unwrap().unwrap();
     assert_eq!(opened.row_count(), 30);
     // A new checkpoint takes the place of the damaged one.
     opened.checkpoint_log().await.unwrap();
@@ -761,6 +761,7 @@ fn limits() -> CompactLimits {
         small_files_min: 3,
         deleted_share_min: 0.25,
         bytes_max: 1 << 30,
+        in_tiers: false,
     }
 }
 
@@ -860,10 +861,14 @@ const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
 #[tokio::test]
 async fn vacuum_refuses_a_retention_that_the_log_no_longer_covers() {
     let folder = tempfile::tempdir().unwrap();
-    let table = table_with_commits(folder.path(), 3).await;
+    let mut table = table_with_commits(folder.path(), 3).await;
     table.checkpoint_log().await.unwrap();
     fs::remove_file(log_entry(folder.path(), 0)).unwrap();
-    assert!(vacuum(&table, WEEK, SystemClock.now(), true).await.is_err());
+    assert!(
+        vacuum(&table, WEEK, SystemClock.now(), None, true)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
@@ -889,17 +894,23 @@ async fn vacuum_takes_only_old_files_that_nothing_names() {
     let _ = compact(&mut table, &[], &limits(), &crash).await.unwrap();
     let now = SystemClock.now();
     // Everything removed here was removed within the retention; the orphan is young.
-    let young = vacuum(&table, WEEK, now, false).await.unwrap();
+    let young = vacuum(&table, WEEK, now, None, false).await.unwrap();
     assert_eq!(young, VacuumReport::default());
-    let listed = vacuum(&table, WEEK, now + 8 * DAY, true).await.unwrap();
+    let listed = vacuum(&table, WEEK, now + 8 * DAY, None, true)
+        .await
+        .unwrap();
     // Three data files, two vector files, one orphan, one leftover of a broken write.
     assert_eq!(listed.files.len(), 7, "{listed:?}");
     assert!(listed.files.contains(&orphan) && listed.files.contains(&path));
     assert!(folder.path().join(&orphan).exists());
-    let done = vacuum(&table, WEEK, now + 8 * DAY, false).await.unwrap();
+    let done = vacuum(&table, WEEK, now + 8 * DAY, None, false)
+        .await
+        .unwrap();
     assert_eq!(done, listed);
     assert!(!folder.path().join(&orphan).exists() && folder.path().join("notes.txt").exists());
-    let again = vacuum(&table, WEEK, now + 8 * DAY, false).await.unwrap();
+    let again = vacuum(&table, WEEK, now + 8 * DAY, None, false)
+        .await
+        .unwrap();
     assert_eq!(again, VacuumReport::default());
     assert_eq!(count_and_sum(folder.path(), "k").await.0, 28);
 }
@@ -926,7 +937,7 @@ async fn vacuum_keeps_the_vector_of_a_live_file_and_odd_partitions() {
         .path
         .clone();
     delete(&mut table, &path, &[1]).await;
-    let done = vacuum(&table, WEEK, SystemClock.now() + 8 * DAY, false)
+    let done = vacuum(&table, WEEK, SystemClock.now() + 8 * DAY, None, false)
         .await
         .unwrap();
     assert_eq!(done, VacuumReport::default());
@@ -938,10 +949,115 @@ async fn log_checkpoint_is_written_when_due() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = table_with_commits(folder.path(), 3).await;
     let crash = crate::crash::CrashSwitch::default();
-    assert!(!checkpoint_if_due(&table, 4, &crash).await.unwrap());
+    let now = SystemClock.now();
+    assert!(!log_checkpoint_is_due(&table, 5));
     let _ = append(&mut table, &keys(50, 51)).await;
-    assert!(checkpoint_if_due(&table, 4, &crash).await.unwrap());
-    assert!(!checkpoint_if_due(&table, 4, &crash).await.unwrap());
+    assert!(log_checkpoint_is_due(&table, 5));
+    let cleaned = checkpoint_log(&mut table, WEEK, now, None, &crash)
+        .await
+        .unwrap();
+    assert_eq!(cleaned, LogCleanReport::default(), "every entry is young");
+    assert!(!log_checkpoint_is_due(&table, 1));
+    let reopened = Table::open(folder.path()).await.unwrap().unwrap();
+    assert_eq!(reopened.log_entries_since_checkpoint(), 0);
+}
+
+#[tokio::test]
+async fn log_clean_up_keeps_what_young_entries_and_unapplied_versions_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 3).await;
+    let crash = crate::crash::CrashSwitch::default();
+    let later = SystemClock.now() + 8 * DAY;
+    let entries = || {
+        log::list(folder.path())
+            .unwrap()
+            .entries
+            .into_keys()
+            .collect::<Vec<_>>()
+    };
+    let now = SystemClock.now();
+    let _ = checkpoint_log(&mut table, WEEK, now, None, &crash)
+        .await
+        .unwrap();
+    let _ = append(&mut table, &keys(50, 51)).await;
+    // Version 2 is not applied yet: no checkpoint precedes it, so all stays.
+    let kept = checkpoint_log(&mut table, WEEK, later, Some(Version(2)), &crash)
+        .await
+        .unwrap();
+    assert_eq!(
+        (kept, entries()),
+        (LogCleanReport::default(), vec![0, 1, 2, 3, 4])
+    );
+    let cleaned = checkpoint_log(&mut table, WEEK, later, Some(Version(5)), &crash)
+        .await
+        .unwrap();
+    assert_eq!((cleaned.entries, entries()), (3, vec![3, 4]));
+    assert_eq!(count_and_sum(folder.path(), "k").await.0, 31);
+    // What is left is all that a vacuum of the same retention needs.
+    assert!(vacuum(&table, WEEK, later, None, false).await.is_ok());
+}
+
+#[tokio::test]
+async fn vacuum_keeps_the_files_of_versions_that_are_not_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 4).await;
+    let crash = crate::crash::CrashSwitch::default();
+    let brought = files_of_version(&table, Version(4))
+        .await
+        .unwrap()
+        .added
+        .remove(0)
+        .path;
+    let _ = compact(&mut table, &[], &limits(), &crash).await.unwrap();
+    let later = SystemClock.now() + 8 * DAY;
+    let done = vacuum(&table, WEEK, later, Some(Version(4)), false)
+        .await
+        .unwrap();
+    assert_eq!(done.files.len(), 3);
+    assert!(folder.path().join(&brought).exists());
+    let done = vacuum(&table, WEEK, later, Some(Version(5)), false)
+        .await
+        .unwrap();
+    assert_eq!(done.files, [brought]);
+}
+
+#[tokio::test]
+async fn tiers_leave_a_large_file_alone_until_the_small_ones_match_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 1).await;
+    let _ = append(&mut table, &keys(1_000, 100_000)).await;
+    let limits = CompactLimits {
+        in_tiers: true,
+        ..limits()
+    };
+    let crash = crate::crash::CrashSwitch::default();
+    assert!(!compaction_is_due(&table, &limits));
+    for key in 0..2 {
+        let _ = append(&mut table, &keys(200_000 + key, 200_001 + key)).await;
+    }
+    assert!(compaction_is_due(&table, &limits));
+    let report = compact(&mut table, &[], &limits, &crash).await.unwrap();
+    assert_eq!((report.files_removed, report.rows), (3, 12));
+    assert_eq!(table.file_count(), 2);
+    assert!(!compaction_is_due(&table, &limits));
+}
+
+#[tokio::test]
+async fn compaction_within_few_bytes_goes_on_by_pairs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = table_with_commits(folder.path(), 6).await;
+    let limits = CompactLimits {
+        bytes_max: 1,
+        in_tiers: true,
+        ..limits()
+    };
+    let crash = crate::crash::CrashSwitch::default();
+    while compaction_is_due(&table, &limits) {
+        let report = compact(&mut table, &[], &limits, &crash).await.unwrap();
+        assert_eq!((report.files_removed, report.files_added), (2, 1));
+    }
+    assert_eq!(table.file_count(), 2);
+    assert_eq!(count_and_sum(folder.path(), "k").await.0, 60);
 }
 
 #[tokio::test]
