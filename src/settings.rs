@@ -37,6 +37,8 @@ pub struct PipelineSettings {
     pub bronze: BronzeSettings,
     /// Where changes are folded; `None` loads bronze only.
     pub silver: Option<SilverSettings>,
+    /// How the tables are kept up.
+    pub maintenance: MaintenanceSettings,
 }
 
 /// `[pipeline.P.source]`.
@@ -181,6 +183,29 @@ pub struct SilverSettings {
     pub partition_by: Vec<String>,
     /// Whether the table tells its readers what changed.
     pub change_data_feed: bool,
+}
+
+/// `[pipeline.P.maintenance]`.
+#[derive(Clone, Debug)]
+pub struct MaintenanceSettings {
+    /// The loop compacts and writes log checkpoints by itself, between batches.
+    pub auto: bool,
+    /// So many small files of a partition make a compaction worth it.
+    pub min_num_files: usize,
+    /// Files below this size are small, bytes.
+    pub min_file_size: u64,
+    /// Joined files aim at this size, bytes.
+    pub target_file_size: u64,
+    /// A file with this share of deleted rows (0 to 1) is written again without them.
+    pub max_deleted_rows_ratio: f64,
+    /// One compaction of the loop reads no more than this, bytes.
+    pub max_compact_bytes: u64,
+    /// Commits between two log checkpoints.
+    pub log_checkpoint_interval: u64,
+    /// Log entries younger than this stay.
+    pub log_retention_duration: Duration,
+    /// Files that left a table stay so long, and so does its change data.
+    pub deleted_file_retention_duration: Duration,
 }
 
 /// How an event is told to be an upsert or a delete.

@@ -10,6 +10,15 @@ const MAX_FILES_PER_TRIGGER: usize = 1000;
 const MAX_BYTES_PER_TRIGGER: u64 = 1 << 30;
 const LISTING_INTERVAL: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_millis(500);
+const MIN_NUM_FILES: usize = 50;
+const MIN_FILE_SIZE: u64 = 32 << 20;
+const TARGET_FILE_SIZE: u64 = 128 << 20;
+/// Below a quarter, at which an apply writes the file again in its own commit.
+const MAX_DELETED_ROWS_RATIO: f64 = 0.2;
+const MAX_COMPACT_BYTES: u64 = 64 << 20;
+const LOG_CHECKPOINT_INTERVAL: u64 = 100;
+const LOG_RETENTION_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
+const DELETED_FILE_RETENTION_DURATION: Duration = Duration::from_secs(7 * 24 * 3600);
 const UNLIMITED: &str = "unlimited";
 
 /// Reads all settings of a pipeline; `None` when one without a default is missing.
@@ -19,6 +28,7 @@ pub(super) fn pipeline(reader: &mut Reader<'_>) -> Option<PipelineSettings> {
     let bronze = bronze(reader);
     let wants_silver = reader.has_table("silver");
     let silver = silver(reader);
+    let maintenance = maintenance(reader);
     if wants_silver && silver.is_none() {
         return None;
     }
@@ -28,6 +38,7 @@ pub(super) fn pipeline(reader: &mut Reader<'_>) -> Option<PipelineSettings> {
         source: source?,
         bronze: bronze?,
         silver,
+        maintenance,
     })
 }
 
@@ -297,6 +308,55 @@ fn silver(reader: &mut Reader<'_>) -> Option<SilverSettings> {
     };
     let complete = path.is_some() && !keys.is_empty() && !sequence_by.is_empty();
     complete.then_some(settings)
+}
+
+fn maintenance(reader: &mut Reader<'_>) -> MaintenanceSettings {
+    const SIZE: &str = "a size from 1 byte such as 64MB or 1 GiB";
+    let size = |text: &str| value::size(text).filter(|bytes| *bytes > 0);
+    let from = |least: u64| move |text: &str| value::count(text).filter(|count| *count >= least);
+    MaintenanceSettings {
+        auto: reader.boolean("maintenance.auto", true),
+        min_num_files: reader.parsed(
+            "maintenance.min_num_files",
+            MIN_NUM_FILES,
+            "a whole number from 2",
+            |text| from(2)(text).and_then(|count| usize::try_from(count).ok()),
+        ),
+        min_file_size: reader.parsed("maintenance.min_file_size", MIN_FILE_SIZE, SIZE, size),
+        target_file_size: reader.parsed(
+            "maintenance.target_file_size",
+            TARGET_FILE_SIZE,
+            SIZE,
+            size,
+        ),
+        max_deleted_rows_ratio: reader.parsed(
+            "maintenance.max_deleted_rows_ratio",
+            MAX_DELETED_ROWS_RATIO,
+            "a share above 0 and up to 1",
+            |text| {
+                let ratio: f64 = text.trim().parse().ok()?;
+                (ratio > 0.0 && ratio <= 1.0).then_some(ratio)
+            },
+        ),
+        max_compact_bytes: reader.parsed(
+            "maintenance.max_compact_bytes",
+            MAX_COMPACT_BYTES,
+            SIZE,
+            size,
+        ),
+        log_checkpoint_interval: reader.parsed(
+            "maintenance.log_checkpoint_interval",
+            LOG_CHECKPOINT_INTERVAL,
+            "a whole number from 1",
+            from(1),
+        ),
+        log_retention_duration: reader
+            .duration("maintenance.log_retention_duration", LOG_RETENTION_DURATION),
+        deleted_file_retention_duration: reader.duration(
+            "maintenance.deleted_file_retention_duration",
+            DELETED_FILE_RETENTION_DURATION,
+        ),
+    }
 }
 
 fn required_list(reader: &mut Reader<'_>, key: &str) -> Vec<String> {

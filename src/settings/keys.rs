@@ -308,6 +308,51 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "change-data-feed",
         "Tell readers what changed: true or false [default: true]",
     ),
+    key(
+        "maintenance.auto",
+        "maintenance-auto",
+        "Compact and write log checkpoints between batches: true or false [default: true]",
+    ),
+    key(
+        "maintenance.min_num_files",
+        "min-num-files",
+        "Small files of a partition that make a compaction worth it [default: 50]",
+    ),
+    key(
+        "maintenance.min_file_size",
+        "min-file-size",
+        "Files below this size are small [default: 32 MiB]",
+    ),
+    key(
+        "maintenance.target_file_size",
+        "target-file-size",
+        "Joined files aim at this size [default: 128 MiB]",
+    ),
+    key(
+        "maintenance.max_deleted_rows_ratio",
+        "max-deleted-rows-ratio",
+        "Share of deleted rows at which a file is written again: 0 to 1 [default: 0.2]",
+    ),
+    key(
+        "maintenance.max_compact_bytes",
+        "max-compact-bytes",
+        "Most bytes that one compaction between batches reads [default: 64 MiB]",
+    ),
+    key(
+        "maintenance.log_checkpoint_interval",
+        "log-checkpoint-interval",
+        "Commits between two log checkpoints [default: 100]",
+    ),
+    key(
+        "maintenance.log_retention_duration",
+        "log-retention-duration",
+        "Log entries younger than this stay [default: 30d]",
+    ),
+    key(
+        "maintenance.deleted_file_retention_duration",
+        "deleted-file-retention-duration",
+        "How long files that left a table stay for its readers [default: 7d]",
+    ),
 ];
 
 /// Whether `key` is a setting itself.

@@ -498,6 +498,21 @@ mod tests {
                 "the nearest is pipeline.a.source.csv.null_value",
             ),
             (
+                "maintenance",
+                "min_num_files = 1",
+                "must be a whole number from 2, not 1",
+            ),
+            (
+                "maintenance",
+                "max_deleted_rows_ratio = 0",
+                "must be a share above 0 and up to 1, not 0",
+            ),
+            (
+                "maintenance",
+                "log_checkpoint_intervall = 5",
+                "the nearest is pipeline.a.maintenance.log_checkpoint_interval",
+            ),
+            (
                 "silver",
                 "write_mode = \"fast\"",
                 "must be one of merge_on_read, copy_on_write",
@@ -561,6 +576,16 @@ mod tests {
                 "silver",
                 "except_column_list = [\"p\"]\npartition_by = [\"p\"]",
                 "share a column: p",
+            ),
+            (
+                "maintenance",
+                "min_file_size = \"65 MiB\"",
+                "target_file_size must be at least twice maintenance.min_file_size",
+            ),
+            (
+                "maintenance",
+                "log_retention_duration = \"1d\"",
+                "must not be shorter than maintenance.deleted_file_retention_duration",
             ),
             (
                 "bronze",

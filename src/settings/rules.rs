@@ -27,6 +27,27 @@ const RESERVED: &[&str] = &[
 pub(super) fn check_pipeline(reader: &mut Reader<'_>, pipeline: &PipelineSettings) {
     csv_dialect(reader, &pipeline.source.csv);
     places(reader, pipeline);
+    maintenance(reader, &pipeline.maintenance);
+}
+
+/// Two small files must make one file, and a vacuum reads the log entries of its whole retention.
+fn maintenance(reader: &mut Reader<'_>, settings: &MaintenanceSettings) {
+    const LOG: &str = "maintenance.log_retention_duration";
+    const FILES: &str = "maintenance.deleted_file_retention_duration";
+    const TARGET: &str = "maintenance.target_file_size";
+    const SMALL: &str = "maintenance.min_file_size";
+    let mut refuse = |at: &str, or: &str, message: String| {
+        let key = if reader.has(at) { at } else { or };
+        reader.refuse(key, message);
+    };
+    if settings.target_file_size / 2 < settings.min_file_size {
+        let message = format!("{TARGET} must be at least twice {SMALL}");
+        refuse(TARGET, SMALL, message);
+    }
+    if settings.log_retention_duration < settings.deleted_file_retention_duration {
+        let message = format!("{LOG} must not be shorter than {FILES}");
+        refuse(LOG, FILES, message);
+    }
 }
 
 /// Checks the lists of columns and operations, also where something else of the pipeline is wrong.
