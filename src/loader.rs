@@ -1,4 +1,4 @@
-//! The loop: list, plan, load, apply, clean, wait.
+//! The loop: list, plan, load, apply, clean, keep up, wait.
 //!
 //! A listing is the truth about the landing folder; events only say when to list again. The loop prints nothing: it tells an
 //! observer what happened.
@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::landing::{
     Filter, LandingFile, Listing, Look, Settler, Wake, Waker, Watch, hash_file, list, nobody_writes,
 };
+use crate::maintain::{Load, MaintainReport};
 use crate::protocol::{BatchReport, Pipeline, Recovery};
 use crate::settings::{CleanSource, Discovery, PipelineSettings};
 use std::sync::Arc;
@@ -27,6 +28,9 @@ const INDEX_ROWS_MIN_AT_END: i64 = 2_000_000;
 const INDEX_ROWS_MIN_IDLE: i64 = 50_000;
 /// The shortest pause between two looks at files that settle.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// A run that ends by itself does at most so many pieces of upkeep before it ends.
+const UPKEEP_PIECES_MAX: usize = 16;
 
 /// Asks a running loop to end after the present micro-batch. Clones ask the same loop.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +77,8 @@ pub enum LoaderEvent {
     Batch(Box<BatchReport>, u64),
     /// Source files were cleaned.
     Cleaned(CleanReport),
+    /// A table was kept up.
+    KeptUp(MaintainReport),
 }
 
 /// What a run did, all micro-batches together.
@@ -188,6 +194,9 @@ impl Loader {
             let progressed = self.summary.batches > before;
             if progressed {
                 progressed_at = Instant::now();
+            } else if self.keep_up_idle(options, tell).await? {
+                // Files may have come meanwhile.
+                continue;
             }
             let pause = match (look.look_again_in, options.available_now) {
                 (_, true) if progressed => continue,
@@ -218,6 +227,40 @@ impl Loader {
         match self.pipeline.build_index(rows_min) {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             made => made.map(|_| ()),
+        }
+    }
+
+    /// Upkeep while nothing waits: one piece before the next look while watching, all that is due before a run ends.
+    /// Says whether another look comes first.
+    async fn keep_up_idle(
+        &mut self,
+        options: RunOptions,
+        tell: &mut dyn FnMut(LoaderEvent),
+    ) -> Result<bool> {
+        if !options.available_now {
+            return self.keep_up(Load::Idle, tell).await;
+        }
+        for _ in 0..UPKEEP_PIECES_MAX {
+            if self.stop.is_asked() || !self.keep_up(Load::Idle, tell).await? {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// One piece of upkeep, if one is due. Losing against other writers costs nothing but the work: it is due again later.
+    async fn keep_up(&mut self, load: Load, tell: &mut dyn FnMut(LoaderEvent)) -> Result<bool> {
+        match self.pipeline.keep_up(load).await {
+            Ok(None) => Ok(false),
+            Ok(Some(report)) => {
+                tell(LoaderEvent::KeptUp(report));
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                self.tell_once(format!("upkeep is put off: {error}"), tell);
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -328,6 +371,7 @@ impl Loader {
             let report = self.pipeline.load_batch(batch).await?;
             self.count(&report);
             tell(LoaderEvent::Batch(Box::new(report), bytes));
+            self.keep_up(Load::Busy, tell).await?;
         }
         Ok(())
     }

@@ -169,18 +169,37 @@ fn print_plan(plan: &ResetPlan) -> Result<()> {
 }
 
 fn maintained(name: &str, report: &MaintainReport) -> String {
-    let mut text = format!(
-        "{name}: {}: {} became {}",
-        report.table,
-        counted(report.compacted.files_removed as u64, "file"),
-        counted(report.compacted.files_added as u64, "file")
-    );
+    format!("{name}: {}\n", maintained_text(report))
+}
+
+/// One line about what was done to one table.
+pub(crate) fn maintained_text(report: &MaintainReport) -> String {
+    let compacted = &report.compacted;
+    let mut parts = Vec::new();
+    if compacted.files_removed > 0 {
+        parts.push(format!(
+            "{} became {} ({} of {} bytes, {} after)",
+            counted(compacted.files_removed as u64, "file"),
+            counted(compacted.files_added as u64, "file"),
+            counted(compacted.rows, "row"),
+            compacted.bytes_removed,
+            compacted.bytes_added
+        ));
+    }
+    if let Some(cleaned) = &report.log_cleaned {
+        let entries = match cleaned.entries {
+            0 => String::new(),
+            1 => ", 1 old log entry removed".to_string(),
+            count => format!(", {count} old log entries removed"),
+        };
+        parts.push(format!("log checkpoint written{entries}"));
+    }
     if let Some(vacuum) = &report.vacuumed {
-        text += &format!(
-            ", {} of {} bytes removed",
+        parts.push(format!(
+            "{} of {} bytes removed",
             counted(vacuum.files.len() as u64, "old file"),
             vacuum.bytes
-        );
+        ));
     }
-    text + "\n"
+    format!("{}: {}", report.table, parts.join(", "))
 }

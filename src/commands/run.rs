@@ -227,6 +227,9 @@ impl Teller {
             LoaderEvent::Note(note) => self.say(Level::Warning, &note),
             LoaderEvent::Backlog { files, bytes } => self.backlog(files, bytes),
             LoaderEvent::Batch(report, bytes) => self.batch(&report, bytes),
+            LoaderEvent::KeptUp(report) => {
+                self.say(Level::Detail, &super::change::maintained_text(&report));
+            }
             LoaderEvent::Cleaned(report) => {
                 if report.cleaned > 0 {
                     self.say(
