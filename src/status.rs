@@ -3,7 +3,9 @@
 use crate::bronze::BronzeTable;
 use crate::change::Version;
 use crate::checkpoint::{BatchRecord, CheckpointStore, Counts, Holder, holder};
+use crate::delta::Table;
 use crate::error::Result;
+use crate::quarantine::QuarantineTable;
 use crate::settings::PipelineSettings;
 use crate::silver::SilverTable;
 
@@ -20,6 +22,10 @@ pub struct StatusReport {
     pub oldest_pending_seconds: Option<f64>,
     /// Version and rows of bronze.
     pub bronze: Option<(Version, u64)>,
+    /// The files of bronze.
+    pub bronze_upkeep: Option<TableUpkeep>,
+    /// The files of the quarantine table.
+    pub quarantine_upkeep: Option<TableUpkeep>,
     /// Silver.
     pub silver: Option<SilverStatus>,
     /// The newest batch.
@@ -28,8 +34,29 @@ pub struct StatusReport {
     pub last_error: Option<String>,
 }
 
+/// What upkeep looks at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TableUpkeep {
+    /// Data files.
+    pub files: usize,
+    /// Deleted rows as a share of all rows in the files, 0 to 1.
+    pub deleted_rows_ratio: f64,
+    /// Entries that a reader replays behind the newest log checkpoint.
+    pub log_entries_since_checkpoint: u64,
+}
+
+impl TableUpkeep {
+    fn of(table: &Table) -> Self {
+        TableUpkeep {
+            files: table.file_count(),
+            deleted_rows_ratio: table.deleted_rows_ratio(),
+            log_entries_since_checkpoint: table.log_entries_since_checkpoint(),
+        }
+    }
+}
+
 /// The state of silver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SilverStatus {
     /// The version.
     pub version: Version,
@@ -39,6 +66,8 @@ pub struct SilverStatus {
     pub deleted: u64,
     /// The last version of bronze that it holds.
     pub applied_up_to_bronze_version: Option<Version>,
+    /// Its files.
+    pub upkeep: TableUpkeep,
 }
 
 /// Reads the state of one pipeline; `now` is in microseconds since the epoch.
@@ -48,6 +77,7 @@ pub async fn status(settings: &PipelineSettings, now: i64) -> Result<StatusRepor
         .as_ref()
         .map_or(Ok(Counts::default()), CheckpointStore::counts)?;
     let bronze = BronzeTable::open(&settings.bronze.path).await?;
+    let quarantine = QuarantineTable::open(&settings.bronze.quarantine_path()).await?;
     let rows = |bronze: &BronzeTable| bronze.table().row_count().unsigned_abs();
     let pipeline_id = checkpoint
         .as_ref()
@@ -68,6 +98,10 @@ pub async fn status(settings: &PipelineSettings, now: i64) -> Result<StatusRepor
         bronze: bronze
             .as_ref()
             .map(|bronze| (bronze.table().version(), rows(bronze))),
+        bronze_upkeep: bronze
+            .as_ref()
+            .map(|bronze| TableUpkeep::of(bronze.table())),
+        quarantine_upkeep: quarantine.table().map(TableUpkeep::of),
         silver,
         last_batch: checkpoint
             .as_ref()
@@ -87,5 +121,6 @@ fn silver_status(silver: &SilverTable) -> Result<Option<SilverStatus>> {
         rows: table.row_count().unsigned_abs(),
         deleted: silver.deleted_rows()?,
         applied_up_to_bronze_version: silver.applied_up_to(),
+        upkeep: TableUpkeep::of(table),
     }))
 }

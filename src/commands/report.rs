@@ -9,7 +9,7 @@ use landfall::error::Result;
 use landfall::preview::{Preview, preview};
 use landfall::quarantine::{QuarantineTable, QuarantinedRecord};
 use landfall::settings::PipelineSettings;
-use landfall::status::{StatusReport, status as read_status};
+use landfall::status::{StatusReport, TableUpkeep, status as read_status};
 use serde_json::{Value, json};
 
 /// Prints the state of the pipelines.
@@ -133,13 +133,20 @@ fn status_json(report: &StatusReport) -> Value {
         "bytes_pending": counts.bytes_pending,
         "oldest_pending_seconds": report.oldest_pending_seconds,
         "rows": { "loaded": counts.rows_loaded, "quarantined": counts.rows_quarantined },
-        "bronze": report.bronze.map(|(version, rows)| json!({ "version": version.0, "rows": rows })),
-        "silver": report.silver.map(|silver| json!({
-            "version": silver.version.0,
-            "rows": silver.rows,
-            "deleted": silver.deleted,
-            "applied_up_to_bronze_version": silver.applied_up_to_bronze_version.map(|version| version.0),
-        })),
+        "bronze": report.bronze.map(|(version, rows)| with_upkeep(
+            json!({ "version": version.0, "rows": rows }),
+            report.bronze_upkeep.as_ref(),
+        )),
+        "quarantine": report.quarantine_upkeep.map(|upkeep| with_upkeep(json!({}), Some(&upkeep))),
+        "silver": report.silver.map(|silver| with_upkeep(
+            json!({
+                "version": silver.version.0,
+                "rows": silver.rows,
+                "deleted": silver.deleted,
+                "applied_up_to_bronze_version": silver.applied_up_to_bronze_version.map(|version| version.0),
+            }),
+            Some(&silver.upkeep),
+        )),
         "last_batch": report.last_batch.as_ref().map(|batch| json!({
             "batch_id": batch.batch_id.0,
             "files": batch.files,
@@ -154,6 +161,41 @@ fn status_json(report: &StatusReport) -> Value {
         })),
         "last_error": report.last_error,
     })
+}
+
+fn with_upkeep(mut table: Value, upkeep: Option<&TableUpkeep>) -> Value {
+    if let (Some(upkeep), Value::Object(fields)) = (upkeep, &mut table) {
+        let ratio = (upkeep.deleted_rows_ratio * 1e4).round() / 1e4;
+        fields.insert("files".into(), json!(upkeep.files));
+        fields.insert("deleted_rows_ratio".into(), json!(ratio));
+        let entries = upkeep.log_entries_since_checkpoint;
+        fields.insert("log_entries_since_checkpoint".into(), json!(entries));
+    }
+    table
+}
+
+/// Whether the tables are in good order, one part for each table.
+fn upkeep_text(report: &StatusReport) -> String {
+    let silver = report.silver.map(|silver| silver.upkeep);
+    let tables = [
+        ("bronze", report.bronze_upkeep),
+        ("quarantine", report.quarantine_upkeep),
+        ("silver", silver),
+    ];
+    let part = |(name, upkeep): (&str, Option<TableUpkeep>)| {
+        let upkeep = upkeep?;
+        let deleted = match upkeep.deleted_rows_ratio {
+            0.0 => String::new(),
+            ratio => format!(", {:.1} % of their rows deleted", ratio * 100.0),
+        };
+        Some(format!(
+            "{name} {}{deleted}, {} log entries since the last log checkpoint",
+            counted(upkeep.files as u64, "file"),
+            upkeep.log_entries_since_checkpoint
+        ))
+    };
+    let parts: Vec<String> = tables.into_iter().filter_map(part).collect();
+    parts.join("; ")
 }
 
 fn status_text(report: &StatusReport) -> String {
@@ -203,6 +245,10 @@ fn status_text(report: &StatusReport) -> String {
                 silver.version, silver.rows, silver.deleted
             ),
         );
+    }
+    let upkeep = upkeep_text(report);
+    if !upkeep.is_empty() {
+        line("upkeep", upkeep);
     }
     if let Some(batch) = &report.last_batch {
         let counters = &batch.counters;
