@@ -12,6 +12,13 @@ use common::TestLoader;
 use common::oracle::Row;
 use landfall::checkpoint::Selector;
 use landfall::crash::{CrashPoint, CrashSwitch};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Settings of a source that makes many batches.
+const ONE_BY_ONE: &str = "max_files_per_trigger = 1";
+/// Settings, behind those of silver, that make upkeep due all the time.
+const UPKEEP: &str =
+    "[pipeline.orders.maintenance]\nmin_num_files = 2\nlog_checkpoint_interval = 3";
 
 const FILES: [(&str, &str); 4] = [
     (
@@ -36,6 +43,13 @@ not json
         "d.jsonl",
         "{\"op\":\"U\",\"order_id\":3,\"status\":\"paid\",\"amount\":60.00,\"seq\":7}\n",
     ),
+];
+
+/// The points that only upkeep reaches.
+const OF_UPKEEP: [CrashPoint; 3] = [
+    CrashPoint::BeforeCompactionCommit,
+    CrashPoint::AfterCompactionCommit,
+    CrashPoint::AfterLogCheckpoint,
 ];
 
 #[derive(Debug, PartialEq)]
@@ -80,8 +94,8 @@ fn ending(loader: &TestLoader) -> Ending {
     }
 }
 
-fn uncrashed(source: &str) -> (Ending, Vec<CrashPoint>) {
-    let loader = TestLoader::with(source, "");
+fn uncrashed(source: &str, silver: &str) -> (Ending, Vec<CrashPoint>) {
+    let loader = TestLoader::with(source, silver);
     let mut reached = Vec::new();
     story(&loader, &mut |loader| {
         let counting = CrashSwitch::counting();
@@ -92,8 +106,8 @@ fn uncrashed(source: &str) -> (Ending, Vec<CrashPoint>) {
 }
 
 /// Runs the story; the `first`th crash point stops it, and the `second`th of the recovery that follows.
-fn crashed(source: &str, first: usize, second: Option<usize>) -> Ending {
-    let loader = TestLoader::with(source, "");
+fn crashed(source: &str, silver: &str, first: usize, second: Option<usize>) -> Ending {
+    let loader = TestLoader::with(source, silver);
     let mut left = Some(first);
     story(&loader, &mut |loader| {
         if let Some(nth) = left {
@@ -113,48 +127,46 @@ fn crashed(source: &str, first: usize, second: Option<usize>) -> Ending {
     ending(&loader)
 }
 
-fn sweep(source: &str) {
-    let (expected, reached) = uncrashed(source);
-    for (first, point) in reached.into_iter().enumerate() {
-        assert_eq!(
-            crashed(source, first, None),
-            expected,
-            "crash {first} at {point:?}"
+/// Where a sweep stops: at the `nth` point of a run, and then at these points of the recovery.
+type Stops<'a> = &'a dyn Fn(usize, CrashPoint) -> &'static [Option<usize>];
+
+/// Stops at the points of the story that `stops` chooses; gives all points back.
+fn sweep(source: &str, silver: &str, stops: Stops<'_>) -> Vec<CrashPoint> {
+    let (expected, reached) = uncrashed(source, silver);
+    let mut chosen = Vec::new();
+    for (first, &point) in reached.iter().enumerate() {
+        chosen.extend(
+            stops(first, point)
+                .iter()
+                .map(|second| (first, point, *second)),
         );
-        for second in [0, 1, 2, 4] {
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(&(first, point, second)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             assert_eq!(
-                crashed(source, first, Some(second)),
+                crashed(source, silver, first, second),
                 expected,
-                "crash {first} at {point:?}, then {second}"
+                "crash {first} at {point:?}, then {second:?}"
             );
         }
-    }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    reached
 }
 
 #[test]
 fn every_crash_point_and_a_crash_in_the_recovery_end_in_the_same_tables() {
-    sweep("max_files_per_trigger = 1");
-}
-
-#[test]
-fn crashes_while_source_files_are_moved_end_in_the_same_tables() {
-    let (expected, reached) = uncrashed("clean_source = \"delete\"");
-    assert!(
-        reached.contains(&CrashPoint::AfterCleanSource),
-        "{reached:?}"
-    );
-    for (first, point) in reached.iter().enumerate() {
-        assert_eq!(
-            crashed("clean_source = \"delete\"", first, None),
-            expected,
-            "crash {first} at {point:?}"
-        );
-    }
-}
-
-#[test]
-fn the_sweep_reaches_every_point_of_a_load() {
-    let (_, reached) = uncrashed("max_files_per_trigger = 1");
+    // Neighbouring points leave much the same, so they share the depths of the second stop.
+    let reached = sweep(ONE_BY_ONE, "", &|first, _| match first % 2 {
+        0 => &[None, Some(0), Some(2)],
+        _ => &[None, Some(1), Some(4)],
+    });
     for point in [
         CrashPoint::AfterReconcile,
         CrashPoint::AfterPlan,
@@ -168,4 +180,30 @@ fn the_sweep_reaches_every_point_of_a_load() {
     ] {
         assert!(reached.contains(&point), "{point:?} is not in {reached:?}");
     }
+}
+
+#[test]
+fn crashes_around_upkeep_end_in_the_same_tables() {
+    for mode in ["merge_on_read", "copy_on_write"] {
+        let silver = format!("write_mode = \"{mode}\"\n{UPKEEP}");
+        let reached = sweep(ONE_BY_ONE, &silver, &|_, point| {
+            if OF_UPKEEP.contains(&point) {
+                &[None, Some(1)]
+            } else {
+                &[]
+            }
+        });
+        for point in OF_UPKEEP {
+            assert!(reached.contains(&point), "{point:?} is not in {reached:?}");
+        }
+    }
+}
+
+#[test]
+fn crashes_while_source_files_are_moved_end_in_the_same_tables() {
+    let reached = sweep("clean_source = \"delete\"", "", &|_, _| &[None]);
+    assert!(
+        reached.contains(&CrashPoint::AfterCleanSource),
+        "{reached:?}"
+    );
 }

@@ -85,10 +85,17 @@ fn run(seed: u64, history: &History) -> Result<(), String> {
         "merge_on_read"
     };
     let index = if random.one_in(2) { "on" } else { "auto" };
+    let source = format!("max_files_per_trigger = {}", 1 + random.below(4));
+    // Compactions and log checkpoints come at moments of their own.
+    let upkeep = format!(
+        "[pipeline.orders.maintenance]\nmin_num_files = {}\nlog_checkpoint_interval = {}",
+        2 + random.below(4),
+        1 + random.below(6)
+    );
     let loader = TestLoader::with(
-        &format!("max_files_per_trigger = {}", 1 + random.below(4)),
+        &source,
         &format!(
-            "ignore_null_updates = {ignore_null}\nwrite_mode = \"{mode}\"\nkey_index = \"{index}\""
+            "ignore_null_updates = {ignore_null}\nwrite_mode = \"{mode}\"\nkey_index = \"{index}\"\n{upkeep}"
         ),
     );
     let mut waiting = history.files.as_slice();
@@ -108,7 +115,7 @@ fn run(seed: u64, history: &History) -> Result<(), String> {
 
 fn run_with_crashes(loader: &TestLoader, random: &mut Random) -> Result<(), String> {
     for _ in 0..random.below(3) {
-        let _ = loader.try_run(&CrashSwitch::stop_at(random.below(12) as usize));
+        let _ = loader.try_run(&CrashSwitch::stop_at(random.below(20) as usize));
     }
     loader
         .try_run(&CrashSwitch::default())
