@@ -411,3 +411,43 @@ fn torn_newest_log_entry_is_set_aside_and_its_files_are_loaded_again() {
         );
     }
 }
+
+#[test]
+fn maintain_says_what_it_did_and_status_shows_the_files() {
+    let folder = sample();
+    let one_by_one = ["run", "--available-now", "--max-files-per-trigger", "1"];
+    assert_eq!(code(&landfall(folder.path(), &one_by_one)), 0);
+    let status = || -> serde_json::Value {
+        let output = landfall(folder.path(), &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        status.get(0).cloned().unwrap_or(status)
+    };
+    let before = status();
+    assert_eq!(before["bronze"]["files"], 3, "{before}");
+    assert_eq!(before["bronze"]["log_entries_since_checkpoint"], 4);
+    assert_eq!(before["bronze"]["deleted_rows_ratio"], 0.0);
+    assert!(before["silver"]["files"].as_u64() > Some(0), "{before}");
+
+    let done = landfall(folder.path(), &["maintain", "--vacuum"]);
+    assert_eq!(code(&done), 0, "{}", stderr(&done));
+    let text = stdout(&done);
+    let bronze = text
+        .lines()
+        .find(|line| line.starts_with("orders: bronze: "));
+    let bronze = bronze.unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        bronze.contains("3 files became 1 file (9 rows of"),
+        "{text}"
+    );
+    assert!(
+        bronze.ends_with("log checkpoint written, 0 old files of 0 bytes removed"),
+        "{text}"
+    );
+    let after = status();
+    assert_eq!(after["bronze"]["files"], 1, "{after}");
+    assert_eq!(after["silver"]["log_entries_since_checkpoint"], 0);
+    let again = landfall(folder.path(), &["run", "--available-now"]);
+    assert_eq!(stdout(&again), "orders: nothing new\n");
+    let verified = landfall(folder.path(), &["verify", "orders"]);
+    assert_eq!(code(&verified), 0, "{}", stdout(&verified));
+}
