@@ -20,7 +20,7 @@ pub mod state;
 #[cfg(test)]
 mod walk;
 
-pub use lock::{Holder, holder};
+pub use lock::{Holder, Lock, holder};
 pub use record::{
     ApplyCounters, BatchRecord, BatchState, Counts, FileOutcome, FileRecord, OutcomeKind,
     Reconciled, Selector,
@@ -32,7 +32,6 @@ use crate::change::Version;
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind, Result};
 use crate::landing::encode_name;
-use lock::Lock;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
 

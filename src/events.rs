@@ -10,6 +10,8 @@ use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use deltalake::datafusion::common::DFSchema;
+use deltalake::datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use deltalake::datafusion::logical_expr::{Expr, Volatility};
 use deltalake::datafusion::physical_expr::PhysicalExpr;
 use deltalake::datafusion::prelude::SessionContext;
 use std::collections::HashMap;
@@ -83,22 +85,7 @@ impl EventClassifier {
             }
             Rule::Deletes { predicate, schema } => {
                 let renamed = RecordBatch::try_new(schema.clone(), batch.columns().to_vec())?;
-                let value = predicate
-                    .evaluate(&renamed)
-                    .and_then(|value| value.into_array(rows))
-                    .map_err(|error| {
-                        Error::settings(format!("apply_as_deletes cannot be evaluated: {error}"))
-                    })?;
-                let deletes = value.as_boolean();
-                let is_delete = |row: usize| deletes.is_valid(row) && deletes.value(row);
-                let kind = |row| {
-                    if is_delete(row) {
-                        EventKind::Delete
-                    } else {
-                        EventKind::Upsert
-                    }
-                };
-                Ok((0..rows).map(kind).collect())
+                Ok(deletes(predicate, &renamed))
             }
         }
     }
@@ -141,6 +128,32 @@ fn operation_kinds(
     pairs.collect()
 }
 
+/// A row whose values the predicate cannot take is told apart from the others, which are classified all the same.
+fn deletes(predicate: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Vec<EventKind> {
+    let count = rows.num_rows();
+    match predicate
+        .evaluate(rows)
+        .and_then(|value| value.into_array(count))
+    {
+        Ok(value) => {
+            let deletes = value.as_boolean();
+            let is_delete = |row: usize| deletes.is_valid(row) && deletes.value(row);
+            let kind = |row| match is_delete(row) {
+                true => EventKind::Delete,
+                false => EventKind::Upsert,
+            };
+            (0..count).map(kind).collect()
+        }
+        Err(_) if count > 1 => {
+            let half = count / 2;
+            let mut kinds = deletes(predicate, &rows.slice(0, half));
+            kinds.extend(deletes(predicate, &rows.slice(half, count - half)));
+            kinds
+        }
+        Err(_) => vec![EventKind::Unknown; count],
+    }
+}
+
 fn operation(text: &StringArray, row: usize, kinds: &HashMap<String, EventKind>) -> EventKind {
     if text.is_null(row) {
         return EventKind::Unknown;
@@ -171,6 +184,7 @@ fn deletes_rule(sql: &str, schema: &SchemaRef) -> Result<Rule> {
     let expr = context
         .parse_sql_expr(sql, &known)
         .map_err(|error| wrong(error.to_string()))?;
+    refuse_changing(&expr).map_err(wrong)?;
     let predicate = context
         .create_physical_expr(expr, &known)
         .map_err(|error| wrong(error.to_string()))?;
@@ -183,6 +197,45 @@ fn deletes_rule(sql: &str, schema: &SchemaRef) -> Result<Rule> {
         )));
     }
     Ok(Rule::Deletes { predicate, schema })
+}
+
+/// Silver is a function of the events alone, so a function that answers otherwise at another time has no place here.
+fn refuse_changing(expr: &Expr) -> std::result::Result<(), String> {
+    let mut found = None;
+    let walked = expr.apply(|node| {
+        if let Expr::ScalarFunction(function) = node
+            && function.func.signature().volatility != Volatility::Immutable
+        {
+            found = Some(function.func.name().to_string());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.map_err(|error| error.to_string())?;
+    match found {
+        Some(name) => Err(format!("{name}() does not always give the same answer")),
+        None => Ok(()),
+    }
+}
+
+/// Checks what can be told without the columns: that a predicate reads as one condition.
+///
+/// Fails with a settings error.
+pub fn check_rules(rules: &EventRules) -> Result<()> {
+    let EventRules::Predicates { deletes: Some(sql) } = rules else {
+        return Ok(());
+    };
+    let dialect = deltalake::datafusion::sql::sqlparser::dialect::GenericDialect {};
+    let parser = deltalake::datafusion::sql::sqlparser::parser::Parser::new(&dialect);
+    let parsed = parser.try_with_sql(sql).and_then(|mut parser| {
+        parser.parse_expr()?;
+        parser.expect_token(&deltalake::datafusion::sql::sqlparser::tokenizer::Token::EOF)
+    });
+    parsed.map(|_| ()).map_err(|error| {
+        Error::settings(format!(
+            "apply_as_deletes = {sql:?} is no condition: {error}"
+        ))
+        .hint("write a condition such as op = 'D'")
+    })
 }
 
 #[cfg(test)]
@@ -222,6 +275,36 @@ mod tests {
     #[test]
     fn predicate_that_is_no_condition_is_a_settings_error() {
         assert_eq!(classify(&predicate("seq + 1")).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn predicate_that_answers_otherwise_at_another_time_is_refused() {
+        for sql in ["random() > 0.5", "now() > '2020-01-01'"] {
+            assert_eq!(
+                classify(&predicate(sql)).unwrap_err().exit_code(),
+                2,
+                "{sql}"
+            );
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_condition_is_refused_before_any_column_is_known() {
+        assert!(check_rules(&predicate("op = = 'D'")).is_err());
+        assert!(check_rules(&predicate("op = 'D' extra")).is_err());
+        assert!(check_rules(&predicate("nope = 'D'")).is_ok());
+    }
+
+    #[test]
+    fn row_that_a_predicate_cannot_take_is_unknown_and_the_others_are_not() {
+        use EventKind::{Delete, Unknown, Upsert};
+        let flag: ArrayRef = Arc::new(StringArray::from(vec!["1", "x", "0", "1"]));
+        let batch = RecordBatch::try_from_iter([("flag", flag)]).unwrap();
+        let rules = predicate("cast(flag as int) = 1");
+        let kinds = EventClassifier::new(&rules, &batch.schema())
+            .unwrap()
+            .classify(&batch);
+        assert_eq!(kinds.unwrap(), [Delete, Unknown, Upsert, Delete]);
     }
 
     #[test]

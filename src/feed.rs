@@ -71,6 +71,7 @@ pub async fn changes(path: &Path, range: ChangeRange, order_by: &[String]) -> Re
     range::check(&table, range).await?;
     let session = query::session();
     let frame = DataFrame::new(session.state(), changes_plan(&table, range)?);
+    let order_by = query::names_in(frame.schema().inner(), order_by);
     let mut order = vec![column(COMMIT_VERSION).sort(true, false)];
     order.extend(order_by.iter().map(|name| column(name).sort(true, false)));
     order.push(change_order()?.sort(true, false));

@@ -13,7 +13,7 @@ use crate::events::{EventClassifier, EventKind, find_column};
 use crate::landing::{ReadFault, ReadFile, read};
 use crate::parallel::in_parallel;
 use crate::schema::{TableSchema, merge_new_columns};
-use crate::settings::{OnBadRecord, PipelineSettings, SourceSettings};
+use crate::settings::{OnBadRecord, PipelineSettings, SchemaEvolutionMode, SourceSettings};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema};
@@ -49,6 +49,8 @@ pub struct LoadContext<'a> {
     pub settings: &'a PipelineSettings,
     /// The path of a loaded file with this content, asked only when duplicates are skipped.
     pub known_content: &'a dyn Fn(&str) -> Result<Option<String>>,
+    /// There is no table yet: the columns of the first files make it, whatever the mode of evolution.
+    pub is_first: bool,
     /// How often the file was tried.
     pub attempts: &'a dyn Fn(&str) -> Result<u32>,
     /// Microseconds since the epoch.
@@ -63,7 +65,7 @@ pub fn load(
     schema: &TableSchema,
     context: &LoadContext<'_>,
 ) -> Result<LoadedBatch> {
-    let source = &context.settings.source;
+    let source = &first_source(context);
     let read_all = in_parallel(batch.files.len(), |place| {
         read_one(source, &batch.files[place])
     })?;
@@ -315,6 +317,9 @@ impl Admission {
     }
 
     fn unknown_operation(&self, rows: &RecordBatch, row: usize) -> String {
+        if self.operation.is_empty() {
+            return "apply_as_deletes cannot be evaluated on the values of this record".into();
+        }
         let place = find_column(&rows.schema(), &self.operation);
         let value = place.and_then(|place| {
             let options = arrow::util::display::FormatOptions::default().with_null("NULL");
@@ -346,6 +351,15 @@ fn encoded_length(text: &str) -> usize {
     text.bytes()
         .map(|byte| if is_plain(byte) { 1 } else { 3 })
         .sum()
+}
+
+/// The settings of the source; for the first batch, ones that take the columns it brings.
+fn first_source(context: &LoadContext<'_>) -> SourceSettings {
+    let mut source = context.settings.source.clone();
+    if context.is_first {
+        source.schema_evolution_mode = SchemaEvolutionMode::AddNewColumns;
+    }
+    source
 }
 
 type ReadOutcome = Result<ReadFile, ReadFault>;

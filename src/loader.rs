@@ -14,8 +14,8 @@ use crate::landing::{
 use crate::maintain::{Load, MaintainReport};
 use crate::protocol::{BatchReport, Pipeline, Recovery};
 use crate::settings::{CleanSource, Discovery, PipelineSettings};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a run that ends by itself waits for files that keep changing.
@@ -26,24 +26,35 @@ const MISSING_PAUSE: Duration = Duration::from_secs(1);
 const INDEX_ROWS_MIN_AT_END: i64 = 2_000_000;
 /// From so many rows of silver on, a watching run makes the key index when it is idle.
 const INDEX_ROWS_MIN_IDLE: i64 = 50_000;
+/// How long a watching loop rests after it lost against other writers.
+const CONFLICT_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest pause between two looks at files that settle.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// A run that ends by itself does at most so many pieces of upkeep before it ends.
 const UPKEEP_PIECES_MAX: usize = 16;
 
-/// Asks a running loop to end after the present micro-batch. Clones ask the same loop.
+/// Asks running loops to end after the present micro-batch. Clones ask the same loops.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
-    waker: Waker,
+    /// One for each loop: a wake meant for one is never taken by another.
+    wakers: Arc<Mutex<Vec<Waker>>>,
 }
 
 impl Stop {
-    /// Asks, and ends a wait.
+    /// Asks, and ends the waits of all loops.
     pub fn ask(&self) {
         self.asked.store(true, Ordering::SeqCst);
-        self.waker.wake();
+        let wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        wakers.iter().for_each(Waker::wake);
+    }
+
+    fn new_waker(&self) -> Waker {
+        let waker = Waker::new();
+        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        wakers.push(waker.clone());
+        waker
     }
 
     /// Whether it was asked.
@@ -100,6 +111,8 @@ pub struct RunSummary {
     pub files_pending: u64,
     /// Source files whose clean-up failed in this run.
     pub clean_failed: u64,
+    /// Folders or files below the landing folder that the last listing could not look at.
+    pub folders_unreadable: u64,
 }
 
 /// One pipeline's loop.
@@ -108,9 +121,12 @@ pub struct Loader {
     filter: Filter,
     settler: Settler,
     watch: Option<Watch>,
+    waker: Waker,
     stop: Stop,
     summary: RunSummary,
     told: Vec<String>,
+    /// The landing folder is missing, and that was told.
+    missing: bool,
 }
 
 impl Loader {
@@ -133,9 +149,11 @@ impl Loader {
             filter,
             settler,
             watch: None,
+            waker: stop.new_waker(),
             stop,
             summary: RunSummary::default(),
             told: Vec::new(),
+            missing: false,
         };
         if let Some(report) = unfinished {
             tell(LoaderEvent::Note(
@@ -186,7 +204,18 @@ impl Loader {
                 }
             };
             let before = self.summary.batches;
-            self.load_settled(&look, options, tell).await?;
+            match self.load_settled(&look, options, tell).await {
+                // Nothing is lost: the batch stays frozen, and is finished when the other writer rests.
+                Err(error) if error.kind() == ErrorKind::Conflict && !options.available_now => {
+                    tell(LoaderEvent::Note(error.to_string()));
+                    if !self.wait(CONFLICT_PAUSE, tell) {
+                        return Ok(());
+                    }
+                    self.finish_frozen(tell).await;
+                    continue;
+                }
+                done => done?,
+            }
             self.clean(tell)?;
             if self.stop.is_asked() || self.is_enough(options) {
                 return Ok(());
@@ -219,6 +248,18 @@ impl Loader {
             ) {
                 return Ok(());
             }
+        }
+    }
+
+    /// Finishes a batch that lost against other writers; it stays frozen if it loses again.
+    async fn finish_frozen(&mut self, tell: &mut dyn FnMut(LoaderEvent)) {
+        match self.pipeline.recover().await {
+            Ok(Some(report)) => {
+                self.count(&report);
+                tell(LoaderEvent::Batch(Box::new(report), 0));
+            }
+            Ok(None) => {}
+            Err(error) => tell(LoaderEvent::Note(error.to_string())),
         }
     }
 
@@ -278,11 +319,20 @@ impl Loader {
         let listing = match list(&source.path, &self.filter) {
             Err(error) if error.kind() == ErrorKind::Unavailable && !options.available_now => {
                 self.watch = None;
-                self.tell_once(error.to_string(), tell);
+                if !std::mem::replace(&mut self.missing, true) {
+                    tell(LoaderEvent::Note(error.to_string()));
+                    let checkpoint = &mut self.pipeline.checkpoint;
+                    checkpoint.set_last_error(Some(error.message()))?;
+                }
                 return Ok(None);
             }
             listing => listing?,
         };
+        if std::mem::replace(&mut self.missing, false) {
+            tell(LoaderEvent::Note("the landing folder is back".into()));
+            self.pipeline.checkpoint.set_last_error(None)?;
+        }
+        self.summary.folders_unreadable = listing.unreadable.len() as u64;
         self.tell_about(&listing, tell);
         let now = self.pipeline.clock.now();
         let checkpoint = &mut self.pipeline.checkpoint;
@@ -342,10 +392,13 @@ impl Loader {
         }
         let policy = source.allow_overwrites;
         let state = self.pipeline.checkpoint.confirm_changed(file, policy)?;
-        tell(LoaderEvent::Note(format!(
-            "landing file {} changed after it was loaded: {state}",
-            file.path
-        )));
+        if record.state != state {
+            tell(LoaderEvent::Note(changed_note(
+                self.pipeline.settings(),
+                &file.path,
+                state,
+            )));
+        }
         Ok(state)
     }
 
@@ -402,7 +455,7 @@ impl Loader {
     fn wait(&mut self, pause: Duration, tell: &mut dyn FnMut(LoaderEvent)) -> bool {
         let wake = match &mut self.watch {
             Some(watch) => watch.wait(pause),
-            None => Watch::without_events(&self.stop.waker).wait(pause),
+            None => Watch::without_events(&self.waker).wait(pause),
         };
         match wake {
             Wake::TimedOut | Wake::Woken => {}
@@ -425,10 +478,10 @@ impl Loader {
     fn start_watch(&mut self, tell: &mut dyn FnMut(LoaderEvent)) {
         let source = &self.pipeline.settings().source;
         if source.discovery == Discovery::List {
-            self.watch = Some(Watch::without_events(&self.stop.waker));
+            self.watch = Some(Watch::without_events(&self.waker));
             return;
         }
-        match Watch::start(&source.path, &self.stop.waker) {
+        match Watch::start(&source.path, &self.waker) {
             Ok(watch) => {
                 let degraded = watch.degraded();
                 self.watch = Some(watch);
@@ -438,7 +491,7 @@ impl Loader {
             }
             // Listing alone is enough to be right, so a watch that cannot start is no reason to stop.
             Err(error) => {
-                self.watch = Some(Watch::without_events(&self.stop.waker));
+                self.watch = Some(Watch::without_events(&self.waker));
                 self.tell_once(
                     format!(
                         "{error}; the folder is listed every {:?} all the same",
@@ -483,6 +536,18 @@ pub fn filter_of(settings: &PipelineSettings) -> Result<Filter> {
     Filter::new(settings.source.format, glob, &excluded).map_err(|error| {
         Error::settings(error.message()).context(format!("pipeline {}", settings.name))
     })
+}
+
+/// What a change of a loaded file means, and what to do where it is parked.
+fn changed_note(settings: &PipelineSettings, path: &str, state: FileState) -> String {
+    let note = format!("landing file {path} changed after it was loaded: {state}");
+    match state {
+        FileState::Parked => format!(
+            "{note}; landfall reset {} --files '{path}' loads its present bytes",
+            settings.name
+        ),
+        FileState::Pending | FileState::Planned | FileState::Loaded | FileState::Cleaned => note,
+    }
 }
 
 fn source_interval(loader: &Loader) -> Duration {

@@ -10,12 +10,21 @@ use clap::Parser;
 use cli::Cli;
 use cli::checked::Checked;
 use landfall::error::{Error, Result};
-use message::Messages;
+use message::{Level, Messages};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let messages = Messages::new(&cli.global);
+    // Libraries panic where they meet what they cannot say, such as a full disk or a damaged file; what follows from it is
+    // told as an error, so the place in their source is detail.
+    std::panic::set_hook(Box::new(move |panic| {
+        let ours = panic
+            .location()
+            .is_some_and(|place| place.file().starts_with("src/"));
+        let level = if ours { Level::Error } else { Level::Detail };
+        messages.say(level, &format!("internal failure: {panic}"));
+    }));
     match cli.check().and_then(|command| run(command, messages)) {
         Ok(code) => code,
         Err(error) => {

@@ -70,6 +70,11 @@ impl Messages {
         self.format == LogFormat::Text && self.shown >= Level::Info && io::stderr().is_terminal()
     }
 
+    /// Whether messages are JSON objects.
+    pub(crate) fn is_json(&self) -> bool {
+        self.format == LogFormat::Json
+    }
+
     /// Whether messages of this level are shown.
     pub(crate) fn shows(&self, level: Level) -> bool {
         level <= self.shown

@@ -45,7 +45,9 @@ pub struct PreviewFile {
 /// Lists and decodes what waits, file by file in the order and the batches of a run. Settling is not waited for.
 pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
     let mut schema = TableSchema::from_hints(&settings.source.schema_hints)?;
-    if let Some(bronze) = BronzeTable::open(&settings.bronze.path).await? {
+    let bronze = BronzeTable::open(&settings.bronze.path).await?;
+    let is_first = bronze.is_none();
+    if let Some(bronze) = bronze {
         schema = with_hints(bronze.source_schema(), &schema);
     }
     let listing = list(&settings.source.path, &filter_of(settings)?)?;
@@ -81,6 +83,7 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
             settings,
             known_content: &|hash| Ok(contents.get(hash).cloned()),
             attempts: &|_| Ok(0),
+            is_first: is_first && preview.files.is_empty(),
             now,
         };
         let loaded = load(&batch, &schema, &context)?;

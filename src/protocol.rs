@@ -17,14 +17,15 @@
 use crate::batch::MicroBatch;
 use crate::bronze::BronzeTable;
 use crate::change::{BatchId, FileFault, Version};
-use crate::checkpoint::{CheckpointStore, FileOutcome, OutcomeKind};
+use crate::checkpoint::{CheckpointStore, FileOutcome, Lock, OutcomeKind};
 use crate::clock::Clock;
 use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::{AppTransaction, repair_tail};
 use crate::error::{Error, Result};
+use crate::events::check_rules;
 use crate::load::{LoadContext, LoadedBatch, load};
 use crate::quarantine::QuarantineTable;
-use crate::schema::TableSchema;
+use crate::schema::{TableSchema, ddl_type};
 use crate::settings::{KeyIndexMode, PipelineSettings};
 use crate::silver::{ApplyCounters, SilverTable};
 use std::collections::BTreeSet;
@@ -43,6 +44,8 @@ pub struct Pipeline {
     hints: TableSchema,
     /// When the work on the present batch began.
     started_at: i64,
+    /// Held as long as the pipeline is open: another checkpoint may name the same table.
+    table_lock: Option<Lock>,
 }
 
 /// What one micro-batch did.
@@ -90,6 +93,9 @@ impl Pipeline {
         crash: CrashSwitch,
     ) -> Result<(Pipeline, Recovery)> {
         let hints = TableSchema::from_hints(&settings.source.schema_hints)?;
+        if let Some(silver) = &settings.silver {
+            check_rules(&silver.events)?;
+        }
         let checkpoint = CheckpointStore::open(
             &settings.checkpoint,
             &settings.name,
@@ -100,6 +106,10 @@ impl Pipeline {
         recovery
             .notes
             .extend(checkpoint.journal_note().map(str::to_string));
+        let table_lock = match settings.bronze.path.exists() {
+            true => Some(Lock::take_of_table(&settings.bronze.path, clock.now())?),
+            false => None,
+        };
         let repairs = repair_tables(&settings)?;
         let bronze = BronzeTable::open(&settings.bronze.path).await?;
         let quarantine = QuarantineTable::open(&settings.bronze.quarantine_path()).await?;
@@ -123,10 +133,12 @@ impl Pipeline {
             quarantine,
             silver,
             started_at: clock.now(),
+            table_lock,
             clock,
             crash,
             hints,
         };
+        pipeline.check_hints()?;
         pipeline.check_agreement()?;
         if !repairs.is_empty() {
             recovery.notes.extend(repairs);
@@ -181,9 +193,12 @@ impl Pipeline {
         if let Some(silver) = &mut self.silver {
             let first = silver.applied_up_to().map_or(0, |version| version.0 + 1);
             for version in (first..=newest.0).map(Version) {
-                let files = bronze.files_of_version(version).await.map_err(|error| {
-                    error.hint("run rebuild PIPELINE silver: it folds bronze again without its log")
-                })?;
+                let Ok(files) = bronze.files_of_version(version).await else {
+                    // Its log entry was cleaned away, as any writer may after a log checkpoint: the rows are there all the same.
+                    let commit = silver.rebuild(bronze, &self.crash).await?;
+                    report.counters.add(&commit.counters);
+                    break;
+                };
                 if files.added.is_empty() && files.removed.is_empty() {
                     continue;
                 }
@@ -222,6 +237,7 @@ impl Pipeline {
             settings: &self.settings,
             known_content: &|hash| checkpoint.known_content(hash),
             attempts: &attempts,
+            is_first: self.bronze.is_none(),
             now: self.clock.now(),
         };
         load(batch, &self.schema(), &context)
@@ -317,6 +333,12 @@ impl Pipeline {
             None if loaded.files.is_empty() => return Ok(None),
             None => {
                 let settings = &self.settings.bronze;
+                if let Some(folder) = settings.path.parent() {
+                    std::fs::create_dir_all(folder).map_err(|error| {
+                        Error::unavailable(format!("{}: {error}", folder.display()))
+                    })?;
+                }
+                self.table_lock = Some(Lock::take_of_table(&settings.path, self.clock.now())?);
                 let created =
                     BronzeTable::create(&settings.path, &loaded.schema, &settings.partition_by)
                         .await?;
@@ -334,6 +356,15 @@ impl Pipeline {
                 &self.crash,
             )
             .await?;
+        if commit.already_applied {
+            return Err(Error::disagreement(format!(
+                "bronze holds a batch {batch} that is not this one: another loader wrote it with a copy of the checkpoint"
+            ))
+            .hint(format!(
+                "stop the other loader, then run landfall rebuild {} checkpoint",
+                self.settings.name
+            )));
+        }
         self.crash.reach(CrashPoint::AfterBronzeCommit)?;
         Ok(Some(commit.version))
     }
@@ -349,6 +380,28 @@ impl Pipeline {
             app_id,
             version: batch.0,
         })
+    }
+
+    /// Stops where a hint and the table give a column two types: a column never changes its type.
+    fn check_hints(&self) -> Result<()> {
+        let Some(bronze) = &self.bronze else {
+            return Ok(());
+        };
+        let present = bronze.source_schema();
+        for hint in self.hints.columns.fields() {
+            let Ok(column) = present.columns.field_with_name(hint.name()) else {
+                continue;
+            };
+            let (says, has) = (ddl_type(hint.data_type()), ddl_type(column.data_type()));
+            if says != has {
+                let name = hint.name();
+                return Err(Error::settings(format!(
+                    "schema_hints says {name} {says}, but bronze has {name} {has}"
+                ))
+                .hint("put the hint back: a column keeps its type; another type needs another bronze path"));
+            }
+        }
+        Ok(())
     }
 
     /// Stops where the tables hold what the checkpoint does not know of, or the other way round.

@@ -11,12 +11,15 @@ pub use columns::{ColumnReport, column_rows, columns};
 pub use refused::refused_records;
 
 use crate::change::{self, Version};
+use crate::delta::Table;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::find_column;
 use crate::settings::{PipelineSettings, Settings};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use deltalake::datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use deltalake::datafusion::common::{Column, DataFusionError};
+use deltalake::datafusion::datasource::empty::EmptyTable;
 use deltalake::datafusion::execution::context::SQLOptions;
 use deltalake::datafusion::logical_expr::Expr;
 use deltalake::datafusion::prelude::{DataFrame, SessionContext};
@@ -89,6 +92,9 @@ pub async fn show(pipeline: &PipelineSettings, request: ShowRequest) -> Result<R
         .layer
         .path(pipeline)
         .ok_or_else(|| no_silver(pipeline))?;
+    if request.layer == Layer::Quarantine && !is_table(&path)? {
+        return Ok(refused::no_rows());
+    }
     let table = open(&path, request.version).await?;
     let provider = table.table_provider().await.map_err(run_error)?;
     let schema = provider.schema();
@@ -99,11 +105,9 @@ pub async fn show(pipeline: &PipelineSettings, request: ShowRequest) -> Result<R
             .filter(column(change::DELETED).is_not_true())
             .map_err(plan_error)?;
     }
-    let order = order_of(pipeline, request.layer);
-    let present = order.iter().filter(|name| schema.index_of(name).is_ok());
-    frame = frame
-        .sort(present.map(|name| column(name).sort(true, false)).collect())
-        .map_err(plan_error)?;
+    let order = names_in(&schema, &order_of(pipeline, request.layer));
+    let order = order.iter().map(|name| column(name).sort(true, false));
+    frame = frame.sort(order.collect()).map_err(plan_error)?;
     if let Some(limit) = request.limit {
         frame = frame.limit(0, Some(limit)).map_err(plan_error)?;
     }
@@ -116,6 +120,14 @@ pub fn no_silver(pipeline: &PipelineSettings) -> Error {
         "add a table [pipeline.{}.silver] to the settings",
         pipeline.name
     ))
+}
+
+/// The names as the table spells them; the settings need not keep their case.
+pub(crate) fn names_in(schema: &SchemaRef, names: &[String]) -> Vec<String> {
+    let places = names.iter().filter_map(|name| find_column(schema, name));
+    places
+        .map(|place| schema.field(place).name().clone())
+        .collect()
 }
 
 fn order_of(pipeline: &PipelineSettings, layer: Layer) -> Vec<String> {
@@ -186,6 +198,12 @@ async fn register(
             .filter(|known| wants_all || statement.contains(&known.name))
         {
             let Some(path) = present(layer, pipeline)? else {
+                if layer == Layer::Quarantine {
+                    let nothing_refused = Arc::new(EmptyTable::new(refused::table_columns()));
+                    schema
+                        .register_table(pipeline.name.clone(), nothing_refused)
+                        .map_err(plan_error)?;
+                }
                 continue;
             };
             let table = open(&path, None).await?;
@@ -246,9 +264,11 @@ pub(crate) async fn open(path: &Path, version: Option<Version>) -> Result<DeltaT
     if !is_table(path)? {
         return Err(
             Error::unavailable(format!("there is no Delta table yet: {}", path.display()))
-                .hint("load it with landfall run"),
+                .hint("load files first: landfall run --available-now"),
         );
     }
+    // The library takes an empty newest entry for a commit of nothing; our own look at the log tells the damage.
+    Table::open(path).await?;
     let url = url::Url::from_directory_path(path).map_err(|()| {
         Error::bug(format!(
             "the path of a table is not absolute: {}",

@@ -204,11 +204,12 @@ pub fn check_column_name(name: &str) -> Result<()> {
 /// Whether `format` is a chrono format that dates or times can be read with.
 pub fn check_time_format(format: &str) -> Result<()> {
     match chrono::format::StrftimeItems::new(format).parse_to_owned() {
-        Ok(_) => Ok(()),
-        Err(_) => Err(
-            Error::settings(format!("not a format of dates or times: {format:?}"))
-                .hint("write it as for strftime, for example %Y-%m-%d %H:%M:%S%.f %z"),
-        ),
+        // A pattern of another system, such as dd/MM/yyyy, is plain text here and would fit no value.
+        Ok(_) if format.contains('%') => Ok(()),
+        Ok(_) | Err(_) => Err(Error::settings(format!(
+            "not a format of dates or times: {format:?}"
+        ))
+        .hint("write it as for strftime, for example %Y-%m-%d %H:%M:%S%.f %z")),
     }
 }
 
@@ -549,5 +550,6 @@ mod tests {
                 .contains("%Q")
         );
         assert!(check_time_format("%d.%m.%Y").is_ok());
+        assert!(check_time_format("dd/MM/yyyy").is_err());
     }
 }

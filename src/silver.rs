@@ -21,7 +21,9 @@ use crate::crash::CrashSwitch;
 use crate::delta::{AppTransaction, CommitOutcome, DataFile, Table, TableSpec, VersionFiles};
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::in_parallel;
-use crate::settings::{EventRules, SilverSettings, WriteMode};
+use crate::settings::{
+    ColumnSelection, Deletes, EventRules, IgnoreNullUpdates, SilverSettings, WriteMode,
+};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use changes::{OldRows, RowChanges, RowPlace};
@@ -281,7 +283,7 @@ impl SilverTable {
             return Ok(self.nothing(version));
         };
         self.ensure_table(&plan).await?;
-        let whole = self.check_settings().is_err();
+        let whole = self.check_settings().is_err() || self.lacks_files();
         let schema = if whole {
             plan.schema()
         } else {
@@ -381,6 +383,16 @@ impl SilverTable {
         SilverPlan::resolve(&self.settings, self.unavailable_value.clone(), bronze)
     }
 
+    /// Whether a data file of silver is gone, so that its rows can only be written anew.
+    fn lacks_files(&self) -> bool {
+        let Some(table) = &self.table else {
+            return false;
+        };
+        table
+            .files()
+            .any(|file| !table.root().join(&file.path).exists())
+    }
+
     fn nothing(&self, bronze_version: Version) -> SilverCommit {
         let version = self.table.as_ref().map_or(Version(-1), Table::version);
         SilverCommit {
@@ -462,12 +474,21 @@ impl SilverTable {
         changes::difference(&wanted, &keys, &old)
     }
 
-    /// What of the settings decides which rows silver has.
+    /// What of the settings decides which rows silver has, in the words of the settings file.
     fn settings_by_name(&self) -> BTreeMap<&'static str, String> {
         let settings = &self.settings;
-        let rules = match &settings.events {
+        let mut words = BTreeMap::from([
+            ("keys", list_text(&settings.keys)),
+            ("sequence_by", list_text(&settings.sequence_by)),
+        ]);
+        match &settings.columns {
+            ColumnSelection::AllExcept(list) => words.insert("except_column_list", list_text(list)),
+            ColumnSelection::Only(list) => words.insert("column_list", list_text(list)),
+        };
+        match &settings.events {
             EventRules::Predicates { deletes } => {
-                format!("apply_as_deletes {}", deletes.as_deref().unwrap_or("none"))
+                let deletes = deletes.as_deref().unwrap_or_default();
+                words.insert("apply_as_deletes", format!("{deletes:?}"))
             }
             EventRules::Operations {
                 column,
@@ -475,21 +496,36 @@ impl SilverTable {
                 delete,
                 skip,
             } => {
-                format!("operations {column} upsert {upsert:?} delete {delete:?} skip {skip:?}")
+                let lists = [("upsert", upsert), ("delete", delete), ("skip", skip)];
+                let lists = lists.map(|(name, list)| format!("{name} = {}", list_text(list)));
+                words.insert(
+                    "operations",
+                    format!("{{ column = {column:?}, {} }}", lists.join(", ")),
+                )
             }
         };
-        BTreeMap::from([
-            ("keys", format!("{:?}", settings.keys)),
-            ("sequence_by", format!("{:?}", settings.sequence_by)),
-            ("columns", format!("{:?}", settings.columns)),
-            ("delete rule", rules),
-            (
-                "ignore_null_updates",
-                format!("{:?}", settings.ignore_null_updates),
+        words.insert(
+            "ignore_null_updates",
+            match &settings.ignore_null_updates {
+                IgnoreNullUpdates::Never => "false".into(),
+                IgnoreNullUpdates::All => "true".into(),
+                IgnoreNullUpdates::Columns(list) => list_text(list),
+            },
+        );
+        words.insert(
+            "deletes",
+            match settings.deletes {
+                Deletes::Soft => "\"soft\"".into(),
+            },
+        );
+        words.insert(
+            "unavailable_value",
+            format!(
+                "{:?}",
+                self.unavailable_value.as_deref().unwrap_or_default()
             ),
-            ("deletes", format!("{:?}", settings.deletes)),
-            ("unavailable_value", format!("{:?}", self.unavailable_value)),
-        ])
+        );
+        words
     }
 
     fn settings_text(&self) -> String {
@@ -514,18 +550,36 @@ impl SilverTable {
             ))
         })?;
         let present = self.settings_by_name();
-        let differs = present
+        let present: BTreeMap<&str, &str> = present
             .iter()
-            .find(|(name, value)| made_with.get(**name) != Some(*value));
-        let Some((name, value)) = differs else {
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        let before: BTreeMap<&str, &str> = made_with
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let names = before.keys().chain(present.keys());
+        let Some(name) = names
+            .into_iter()
+            .find(|name| before.get(*name) != present.get(*name))
+        else {
             return Ok(());
         };
-        let before = made_with.get(*name).map_or("nothing", String::as_str);
+        let value = |of: &BTreeMap<&str, &str>| {
+            of.get(name)
+                .map_or("nothing".to_string(), |value| value.to_string())
+        };
         Err(Error::settings(format!(
-            "silver was made with {name} {before}, the settings say {value}"
+            "silver was made with {name} = {}, the settings say {}",
+            value(&before),
+            value(&present)
         ))
-        .hint("put the setting back, or run rebuild PIPELINE silver"))
+        .hint("put the setting back, or run: landfall rebuild PIPELINE silver"))
     }
+}
+
+fn list_text(list: &[String]) -> String {
+    format!("{list:?}")
 }
 
 async fn follow(

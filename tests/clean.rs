@@ -1,5 +1,9 @@
 //! Cleaning source files where it does not work at once: tried again after a pause, over two file systems.
-#![allow(clippy::unwrap_used, reason = "a test stops by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops by panicking"
+)]
 
 mod common;
 

@@ -44,21 +44,33 @@ pub fn holder(checkpoint: &Path) -> Result<Option<Holder>> {
 
 /// The lock; dropping it, or the end of the process, gives it back.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub struct Lock {
     _file: File,
 }
 
 impl Lock {
     /// Takes the lock of `checkpoint`, or says who has it.
     pub(super) fn take(checkpoint: &Path, now: Micros) -> Result<Lock> {
-        let path = lock_path(checkpoint);
+        Lock::take_at("checkpoint", checkpoint, &lock_path(checkpoint), now)
+    }
+
+    /// Takes the lock of a table, or says who has it: a copy of a checkpoint must not write the same table. The file is
+    /// hidden beside the table's folder, whose parent exists.
+    pub fn take_of_table(table: &Path, now: Micros) -> Result<Lock> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(table.file_name().unwrap_or_default());
+        name.push(".lock");
+        Lock::take_at("table", table, &table.with_file_name(name), now)
+    }
+
+    fn take_at(what: &str, object: &Path, path: &Path, now: Micros) -> Result<Lock> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(&path)
-            .map_err(|error| unusable(&path, &error))?;
+            .open(path)
+            .map_err(|error| unusable(path, &error))?;
         let mut tries = 1;
         loop {
             match file.try_lock() {
@@ -68,15 +80,15 @@ impl Lock {
                     std::thread::sleep(BETWEEN_TRIES);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(held(checkpoint, &read_holder(&mut file)));
+                    return Err(held(what, object, &read_holder(&mut file)));
                 }
-                Err(TryLockError::Error(error)) => return Err(unusable(&path, &error)),
+                Err(TryLockError::Error(error)) => return Err(unusable(path, &error)),
             }
         }
         let content = format!("{} {}\n", std::process::id(), iso(now));
         file.set_len(0)
             .and_then(|()| file.write_all(content.as_bytes()))
-            .map_err(|error| unusable(&path, &error))?;
+            .map_err(|error| unusable(path, &error))?;
         Ok(Lock { _file: file })
     }
 }
@@ -107,7 +119,7 @@ fn read_holder(file: &mut File) -> Holder {
     }
 }
 
-fn held(checkpoint: &Path, holder: &Holder) -> Error {
+fn held(what: &str, object: &Path, holder: &Holder) -> Error {
     let pid = holder
         .pid
         .map_or("unknown".to_owned(), |pid| pid.to_string());
@@ -119,8 +131,8 @@ fn held(checkpoint: &Path, holder: &Holder) -> Error {
     Error::new(
         ErrorKind::Held,
         format!(
-            "checkpoint {} is held by another landfall, process {pid} since {since}",
-            checkpoint.display()
+            "{what} {} is held by another landfall, process {pid} since {since}",
+            object.display()
         ),
     )
     .hint("stop that process, or wait until it ends; the lock goes with it")

@@ -22,7 +22,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Runs the pipelines: one after the other with `--available-now`, side by side while watching.
 pub(crate) async fn run(run: Run, messages: Messages) -> Result<ExitCode> {
     let stop = Stop::default();
-    listen_for_signals(stop.clone())?;
+    listen_for_signals(stop.clone(), messages)?;
     let options = RunOptions {
         available_now: run.available_now,
         batches_max: run.max_batches,
@@ -142,6 +142,7 @@ fn end(results: Vec<(String, Ended)>, stopped: bool, messages: Messages) -> Exit
         .filter_map(|(name, ended)| needs_look(name, ended.as_ref().ok()?))
         .collect();
     for look in &looks {
+        // Beside the line on stdout, so that it is also the last one on stderr.
         messages.say(Level::Warning, look);
     }
     match failure {
@@ -171,11 +172,15 @@ fn needs_look(name: &str, summary: &RunSummary) -> Option<String> {
             "{files} not cleaned (landfall files {name} --state loaded)"
         ));
     }
+    if summary.folders_unreadable > 0 {
+        let places = counted(summary.folders_unreadable, "place");
+        parts.push(format!("{places} below the landing folder cannot be read"));
+    }
     (!parts.is_empty()).then(|| format!("{name}: {}", parts.join(", ")))
 }
 
 /// The first signal asks the loops to end; the second ends the process at once, as a kill would.
-fn listen_for_signals(stop: Stop) -> Result<()> {
+fn listen_for_signals(stop: Stop, messages: Messages) -> Result<()> {
     let wrong =
         |error: std::io::Error| Error::unavailable(format!("signals cannot be caught: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(wrong)?;
@@ -195,7 +200,13 @@ fn listen_for_signals(stop: Stop) -> Result<()> {
         let patience = tokio::time::sleep(STOP_PATIENCE);
         tokio::select! {
             () = next() => std::process::exit(1),
-            () = patience => std::process::exit(0),
+            () = patience => {
+                messages.say(
+                    Level::Warning,
+                    "the present batch is dropped; the next start does it again",
+                );
+                std::process::exit(0)
+            }
         }
     };
     tokio::spawn(listen);
@@ -293,12 +304,19 @@ impl Teller {
             bar.finish_and_clear();
         }
         self.print(&format!("{}: {}", self.name, summary_line(summary)));
+        if let Some(look) = needs_look(&self.name, summary) {
+            self.print(&look);
+        }
     }
 
     /// The lines that a run is for go to stdout.
     fn print(&mut self, line: &str) {
         self.spoke = true;
         if !self.messages.shows(Level::Info) {
+            return;
+        }
+        if self.messages.is_json() {
+            self.messages.say(Level::Info, line);
             return;
         }
         let write = || {

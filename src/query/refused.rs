@@ -37,6 +37,26 @@ pub async fn refused_records(pipeline: &PipelineSettings) -> Result<Rows> {
     })
 }
 
+/// The table of a pipeline that never refused a record.
+pub(super) fn table_columns() -> SchemaRef {
+    let named = columns();
+    let fields = named.fields().iter().map(|field| {
+        field
+            .as_ref()
+            .clone()
+            .with_name(format!("_{}", field.name()))
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<Field>>()))
+}
+
+/// No rows of it.
+pub(super) fn no_rows() -> Rows {
+    Rows {
+        schema: table_columns(),
+        batches: stream::empty().boxed(),
+    }
+}
+
 fn without_underscores(schema: &SchemaRef) -> SchemaRef {
     let renamed = schema.fields().iter().map(|field| {
         let name = field.name().strip_prefix('_').unwrap_or(field.name());

@@ -5,6 +5,8 @@
 use super::reader::{Problems, Reader};
 use super::*;
 use crate::change;
+use crate::events::check_rules;
+use crate::schema::{TableSchema, check_time_format};
 use std::path::Path;
 
 /// Names that the loader, silver or the change feed gives to columns of its own.
@@ -26,8 +28,40 @@ const RESERVED: &[&str] = &[
 /// Checks a complete pipeline.
 pub(super) fn check_pipeline(reader: &mut Reader<'_>, pipeline: &PipelineSettings) {
     csv_dialect(reader, &pipeline.source.csv);
+    source_texts(reader, &pipeline.source);
+    if let Some(silver) = &pipeline.silver
+        && let Err(error) = check_rules(&silver.events)
+    {
+        reader.refuse("silver.apply_as_deletes", error.to_string());
+    }
     places(reader, pipeline);
     maintenance(reader, &pipeline.maintenance);
+}
+
+/// Types, time formats and columns that are written as text.
+fn source_texts(reader: &mut Reader<'_>, source: &SourceSettings) {
+    if let Err(error) = TableSchema::from_hints(&source.schema_hints) {
+        reader.refuse("source.schema_hints", error.to_string());
+    }
+    if !source.csv.header && source.schema_hints.trim().is_empty() {
+        let message = "without a header the columns must stand in schema_hints";
+        reader.refuse("source.csv.header", message.to_string());
+    }
+    let formats = [
+        ("source.csv.date_format", &source.csv.date_format),
+        ("source.csv.timestamp_format", &source.csv.timestamp_format),
+        ("source.json.date_format", &source.json.date_format),
+        (
+            "source.json.timestamp_format",
+            &source.json.timestamp_format,
+        ),
+    ];
+    for (key, format) in formats {
+        let Some(format) = format else { continue };
+        if let Err(error) = check_time_format(format) {
+            reader.refuse(key, error.to_string());
+        }
+    }
 }
 
 /// Two small files must make one file, and a vacuum reads the log entries of its whole retention.

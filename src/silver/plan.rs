@@ -57,20 +57,20 @@ impl SilverPlan {
             .iter()
             .map(|&place| bronze.fields()[place].clone())
             .collect();
+        let ignore_null = columns
+            .iter()
+            .map(|field| ignores_null(&settings.ignore_null_updates, field))
+            .collect();
         if let Some(field) = columns
             .iter()
             .find(|field| field.name().eq_ignore_ascii_case(DELETED))
         {
             let message = format!(
-                "source column {:?} has the name of silver's own flag",
+                "{:?} is silver's own flag and can be no key or sequence",
                 field.name()
             );
-            return Err(Error::settings(message).hint("leave it out with except_column_list"));
+            return Err(Error::settings(message));
         }
-        let ignore_null = columns
-            .iter()
-            .map(|field| ignores_null(&settings.ignore_null_updates, field))
-            .collect();
         let in_order = |place: &usize| order.iter().position(|other| other == place);
         Ok(Some(SilverPlan {
             keys: keys.iter().filter_map(in_order).collect(),
@@ -153,6 +153,10 @@ fn is_chosen(settings: &SilverSettings, name: &str) -> bool {
         list.iter()
             .any(|entry| entry.to_lowercase() == name.to_lowercase())
     };
+    // Silver's own flag has this name; a source column of it stays in bronze.
+    if name.eq_ignore_ascii_case(DELETED) {
+        return false;
+    }
     match &settings.columns {
         ColumnSelection::AllExcept(list) => !is_own_column(name) && !named(list),
         ColumnSelection::Only(list) => named(list),

@@ -290,7 +290,7 @@ impl Watching<'_> {
                     .iter()
                     .any(|file| file["path"] == **path && file["state"] == state)
             };
-            paths.iter().all(|path| is_so(path))
+            paths.iter().all(is_so)
         });
     }
 
