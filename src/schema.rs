@@ -264,7 +264,7 @@ pub fn delta_type(file_type: &DataType) -> DataType {
         DataType::List(element)
         | DataType::LargeList(element)
         | DataType::FixedSizeList(element, _) => array_type(delta_type(element.data_type())),
-        DataType::Struct(fields) => DataType::Struct(
+        DataType::Struct(fields) if are_delta_names(fields) => DataType::Struct(
             fields
                 .iter()
                 .map(|field| Field::new(field.name(), delta_type(field.data_type()), true))
@@ -280,6 +280,17 @@ pub fn delta_type(file_type: &DataType) -> DataType {
         DataType::Dictionary(_, value) => delta_type(value),
         _ => DataType::Utf8,
     }
+}
+
+/// Whether Delta takes the names of these fields inside of a STRUCT: it compares without case and forbids some signs.
+fn are_delta_names(fields: &Fields) -> bool {
+    let mut seen = HashSet::new();
+    let is_forbidden = |c: char| " ,;{}()=".contains(c) || c.is_control();
+    !fields.is_empty()
+        && fields.iter().all(|field| {
+            let name = field.name();
+            !name.is_empty() && !name.contains(is_forbidden) && seen.insert(name.to_lowercase())
+        })
 }
 
 /// Delta has neither negative scales nor scales beyond the precision.
@@ -539,6 +550,20 @@ mod tests {
             )),
             timestamp_type()
         );
+    }
+
+    #[test]
+    fn structs_with_names_that_delta_lacks_become_text() {
+        let of = |names: &[&str]| {
+            let field = |name: &&str| Field::new(*name, DataType::Int64, true);
+            DataType::Struct(names.iter().map(field).collect())
+        };
+        for bad in [&["a b"][..], &["a", "A"], &[""], &["a\n"], &[]] {
+            assert_eq!(delta_type(&of(bad)), DataType::Utf8, "{bad:?}");
+            let list = DataType::List(Arc::new(Field::new("element", of(bad), true)));
+            assert_eq!(delta_type(&list), array_type(DataType::Utf8), "{bad:?}");
+        }
+        assert_eq!(delta_type(&of(&["a.b", "a"])), of(&["a.b", "a"]));
     }
 
     #[test]

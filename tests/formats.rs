@@ -5,8 +5,10 @@
 mod program;
 
 use arrow::array::{
-    ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray, StructArray,
+    TimestampMicrosecondArray,
 };
+use arrow::datatypes::{DataType, Field};
 use parquet::arrow::ArrowWriter;
 use program::{HINTS, Program, code, order, row, stderr};
 use serde_json::{Value, json};
@@ -198,6 +200,32 @@ fn types_of_parquet_are_taken_exactly_or_refused_by_the_row() {
     );
     let raw: Value = serde_json::from_str(refused[0]["raw"].as_str().unwrap()).unwrap();
     assert_eq!((&raw["order_id"], &raw["seq"]), (&"x".into(), &1.into()));
+}
+
+#[test]
+fn structs_that_no_table_takes_are_kept_as_json() {
+    let program = pipeline("format = \"parquet\"");
+    let of = |names: &[&str]| -> ArrayRef {
+        let columns = names.iter().map(|name| {
+            let field = Arc::new(Field::new(*name, DataType::Int64, true));
+            (field, Arc::new(Int64Array::from(vec![1])) as ArrayRef)
+        });
+        Arc::new(StructArray::from(columns.collect::<Vec<_>>()))
+    };
+    for (number, names) in [&["a", "b"][..], &["a b"], &["a", "A"]].iter().enumerate() {
+        let file = parquet_file(vec![
+            ("op", Arc::new(StringArray::from(vec!["I"]))),
+            ("order_id", Arc::new(Int64Array::from(vec![number as i64]))),
+            ("seq", Arc::new(Int64Array::from(vec![1]))),
+            (["fine", "blank", "alike"][number], of(names)),
+        ]);
+        program.drop_and_load(&format!("{number}.parquet"), file);
+    }
+    let silver = program.json(&["show", "orders"]);
+    assert_eq!(silver[0]["fine"], json!({"a": 1, "b": 1}));
+    assert_eq!(silver[1]["blank"], "{\"a b\":1}");
+    assert_eq!(silver[2]["alike"], "{\"a\":1,\"A\":1}");
+    program.assert_sound();
 }
 
 #[test]
