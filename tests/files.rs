@@ -467,3 +467,50 @@ fn plan_knows_what_was_touched_repeated_or_there_before() {
     program.drop_file("a.jsonl", two_orders(3));
     assert_eq!(changed(&program), serde_json::json!(["a.jsonl"]));
 }
+
+#[test]
+fn names_with_any_byte_are_loaded_reset_and_archived() {
+    use std::os::unix::ffi::OsStrExt;
+    let program = Program::with(
+        "clean_source = \"move\"\nclean_source_move_destination = \"archive\"",
+        "",
+    );
+    let names: [&[u8]; 4] = [
+        b"\xff.jsonl",
+        b"line\nbreak.jsonl",
+        b"back\\slash\\x41.jsonl",
+        b"%41 {a,b}.jsonl",
+    ];
+    let name = |bytes: &[u8]| std::ffi::OsStr::from_bytes(bytes).to_owned();
+    for (number, bytes) in names.iter().enumerate() {
+        let path = program.path("landing").join(name(bytes));
+        fs::write(path, two_orders(number as i64)).unwrap();
+    }
+    let output = program.call(&["run", "--available-now"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    for bytes in names {
+        assert!(program.path("archive").join(name(bytes)).exists());
+    }
+    let files = program.files();
+    assert_eq!(
+        files.keys().map(String::as_str).collect::<Vec<_>>(),
+        [
+            "%41 {a,b}.jsonl",
+            "\\xFF.jsonl",
+            "back\\\\slash\\\\x41.jsonl",
+            "line\\x0Abreak.jsonl"
+        ]
+    );
+    assert!(files.values().all(|file| file["state"] == "cleaned"));
+    let paths: std::collections::BTreeSet<String> = program
+        .bronze_places()
+        .into_iter()
+        .map(|place| place.0)
+        .collect();
+    assert_eq!(paths, files.into_keys().collect());
+    assert_eq!(
+        stdout(&program.call(&["run", "--available-now"])),
+        "orders: nothing new\n"
+    );
+    program.assert_sound();
+}
