@@ -49,7 +49,7 @@ pub struct LoadContext<'a> {
     pub settings: &'a PipelineSettings,
     /// The path of a loaded file with this content, asked only when duplicates are skipped.
     pub known_content: &'a dyn Fn(&str) -> Result<Option<String>>,
-    /// There is no table yet: the columns of the first files make it, whatever the mode of evolution.
+    /// There are neither a table nor hints: the columns of the first files make it, whatever the mode of evolution.
     pub is_first: bool,
     /// How often the file was tried.
     pub attempts: &'a dyn Fn(&str) -> Result<u32>,

@@ -26,6 +26,8 @@ const MISSING_PAUSE: Duration = Duration::from_secs(1);
 const INDEX_ROWS_MIN_AT_END: i64 = 2_000_000;
 /// From so many rows of silver on, a watching run makes the key index when it is idle.
 const INDEX_ROWS_MIN_IDLE: i64 = 50_000;
+/// The last event of a burst is followed by one more look after this time.
+const ECHO_PAUSE: Duration = Duration::from_millis(200);
 /// How long a watching loop rests after it lost against other writers.
 const CONFLICT_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest pause between two looks at files that settle.
@@ -127,6 +129,8 @@ pub struct Loader {
     told: Vec<String>,
     /// The landing folder is missing, and that was told.
     missing: bool,
+    /// There were events since the last wait that timed out.
+    echo: bool,
 }
 
 impl Loader {
@@ -154,6 +158,7 @@ impl Loader {
             summary: RunSummary::default(),
             told: Vec::new(),
             missing: false,
+            echo: false,
         };
         if let Some(report) = unfinished {
             tell(LoaderEvent::Note(
@@ -241,6 +246,12 @@ impl Loader {
                     self.build_index(INDEX_ROWS_MIN_IDLE)?;
                     self.pipeline.settings().source.listing_interval
                 }
+            };
+            // A folder made just now is watched a moment later; what came into it between has no event of its own.
+            let pause = if self.echo {
+                pause.min(ECHO_PAUSE)
+            } else {
+                pause
             };
             if !self.wait(
                 pause.min(self.pipeline.settings().source.listing_interval),
@@ -458,9 +469,14 @@ impl Loader {
             None => Watch::without_events(&self.waker).wait(pause),
         };
         match wake {
-            Wake::TimedOut | Wake::Woken => {}
-            Wake::Changed { renamed_into_place } => self.settler.announce(renamed_into_place),
+            Wake::TimedOut => self.echo = false,
+            Wake::Woken => {}
+            Wake::Changed { renamed_into_place } => {
+                self.echo = true;
+                self.settler.announce(renamed_into_place);
+            }
             Wake::Overflow => {
+                self.echo = true;
                 tell(LoaderEvent::Note(
                     "events of the landing folder overflowed: a full listing finds what they told"
                         .into(),

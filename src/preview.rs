@@ -46,7 +46,7 @@ pub struct PreviewFile {
 pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
     let mut schema = TableSchema::from_hints(&settings.source.schema_hints)?;
     let bronze = BronzeTable::open(&settings.bronze.path).await?;
-    let is_first = bronze.is_none();
+    let is_first = bronze.is_none() && schema.columns.fields().is_empty();
     if let Some(bronze) = bronze {
         schema = with_hints(bronze.source_schema(), &schema);
     }

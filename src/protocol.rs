@@ -237,7 +237,7 @@ impl Pipeline {
             settings: &self.settings,
             known_content: &|hash| checkpoint.known_content(hash),
             attempts: &attempts,
-            is_first: self.bronze.is_none(),
+            is_first: self.bronze.is_none() && self.hints.columns.fields().is_empty(),
             now: self.clock.now(),
         };
         load(batch, &self.schema(), &context)
