@@ -6,6 +6,7 @@
 //! is the seam where another engine can stand.
 
 pub mod changes;
+mod incoming;
 pub mod index;
 pub mod locate;
 mod merge;
@@ -18,7 +19,7 @@ mod write;
 use crate::bronze::BronzeTable;
 use crate::change::{DELETED, Version};
 use crate::crash::CrashSwitch;
-use crate::delta::{AppTransaction, CommitOutcome, DataFile, Table, TableSpec, VersionFiles};
+use crate::delta::{AppTransaction, CommitOutcome, Table, TableSpec, VersionFiles};
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::in_parallel;
 use crate::settings::{
@@ -27,6 +28,7 @@ use crate::settings::{
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use changes::{OldRows, RowChanges, RowPlace};
+use incoming::Incoming;
 use index::KeyIndex;
 use merge::Merge;
 use plan::SilverPlan;
@@ -36,6 +38,7 @@ use scd1::Fates;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
+use write::Draft;
 
 /// How often a commit that lost against a foreign writer is computed again.
 const COMMIT_ATTEMPTS_MAX: u32 = 10;
@@ -201,21 +204,34 @@ impl SilverTable {
             return Ok(self.nothing(version));
         };
         self.ensure_table(&plan).await?;
-        let incoming = Incoming::read(bronze.table(), files)?;
+        let comparators = Comparators::new(&plan)?;
         self.refresh_index(&plan, None).await;
         for attempt in 0..COMMIT_ATTEMPTS_MAX {
             if self.applied_up_to() >= Some(version) {
                 return Ok(self.nothing(version));
             }
-            let (changes, counters) = self.compute(bronze.table(), &plan, &incoming)?;
             let transaction = AppTransaction {
                 app_id: self.app_id.clone(),
                 version: version.0,
             };
+            let incoming = Incoming::read(bronze.table(), files)?;
+            let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
+            let parts = incoming.into_parts(&plan, &comparators)?;
+            let mut draft = Draft::new(transaction, parts.len());
+            let mut counters = ApplyCounters::default();
+            for rows in parts {
+                let pool = EventPool::new(&plan, &comparators, &schema, rows)?;
+                let (changes, counted) =
+                    self.compute(bronze.table(), &plan, &comparators, &pool, replaces)?;
+                drop(pool);
+                counters.add(&counted);
+                draft
+                    .add(self.table.as_ref().ok_or_else(no_table)?, changes)
+                    .await?;
+            }
             let mode = self.settings.write_mode;
             let table = self.table.as_mut().ok_or_else(no_table)?;
-            let written =
-                write::commit(table, changes, &counters, transaction, mode, crash).await?;
+            let written = draft.commit(table, &counters, mode, crash).await?;
             match written.outcome {
                 CommitOutcome::Committed(silver) => {
                     self.refresh_index(&plan, written.fresh()).await;
@@ -313,9 +329,9 @@ impl SilverTable {
         let outcome = if whole {
             write::replace(table, changes, &counters, transaction, properties, crash).await?
         } else {
-            write::commit(table, changes, &counters, transaction, mode, crash)
-                .await?
-                .outcome
+            let mut draft = Draft::new(transaction, 1);
+            draft.add(table, changes).await?;
+            draft.commit(table, &counters, mode, crash).await?.outcome
         };
         match outcome {
             CommitOutcome::Committed(silver) => Ok(SilverCommit {
@@ -428,23 +444,23 @@ impl SilverTable {
         &self,
         bronze: &Table,
         plan: &SilverPlan,
-        incoming: &Incoming,
+        comparators: &Comparators,
+        pool: &EventPool,
+        replaces: bool,
     ) -> Result<(RowChanges, ApplyCounters)> {
-        let comparators = Comparators::new(plan)?;
-        let pool = EventPool::new(plan, &comparators, &incoming.schema, &incoming.rows)?;
         let merge = Merge {
             silver: self.table.as_ref().ok_or_else(no_table)?,
             schema: self.target_schema(plan),
             bronze,
             plan,
-            comparators: &comparators,
+            comparators,
             index: match &self.index {
                 IndexState::Open(_, index) => Some(index),
                 IndexState::Off | IndexState::Closed(_) | IndexState::Missing(_) => None,
             },
-            pool: &pool,
+            pool,
         };
-        if incoming.replaces {
+        if replaces {
             merge.refold_all()
         } else {
             merge.decide_all()
@@ -598,42 +614,6 @@ async fn follow(
     match index.catch_up(table, plan, &comparators, fresh).await {
         Ok(true) => IndexState::Open(folder, index),
         Ok(false) | Err(_) => IndexState::Missing(folder),
-    }
-}
-
-/// The rows of one version of bronze.
-struct Incoming {
-    schema: SchemaRef,
-    rows: Vec<RecordBatch>,
-    /// The version took rows away: only all events of their keys can tell.
-    replaces: bool,
-}
-
-impl Incoming {
-    fn read(bronze: &Table, files: &VersionFiles) -> Result<Incoming> {
-        let schema = refold::event_schema(bronze);
-        let columns: Vec<String> = schema
-            .fields()
-            .iter()
-            .map(|field| field.name().clone())
-            .collect();
-        let added = files.added.iter().map(|add| bronze.data_file(add.clone()));
-        let removed = files
-            .removed
-            .iter()
-            .map(|remove| bronze.removed_file(remove));
-        let all: Vec<DataFile> = added.chain(removed).collect::<Result<_>>()?;
-        let parts = in_parallel(all.len(), |file| {
-            let rows = bronze
-                .scan(&all[file], &columns)?
-                .map(|scanned| Ok(scanned?.rows));
-            rows.collect::<Result<Vec<_>>>()
-        })?;
-        Ok(Incoming {
-            schema,
-            rows: parts.into_iter().flatten().collect(),
-            replaces: !files.removed.is_empty(),
-        })
     }
 }
 

@@ -85,9 +85,10 @@ impl EventPool {
         plan: &SilverPlan,
         comparators: &Comparators,
         schema: &SchemaRef,
-        rows: &[RecordBatch],
+        rows: Vec<RecordBatch>,
     ) -> Result<Self> {
-        let all = concat_batches(schema, rows)?;
+        let all = concat_batches(schema, &rows)?;
+        drop(rows);
         let kinds = EventClassifier::new(&plan.rules, schema)?.classify(&all)?;
         let taken = takes_part(plan, &all, &kinds);
         let kinds: Vec<EventKind> = kinds
@@ -96,7 +97,10 @@ impl EventPool {
             .filter(|(_, taken)| *taken)
             .map(|(kind, _)| kind)
             .collect();
-        let all = filter_record_batch(&all, &taken)?;
+        let all = match taken.true_count() == all.num_rows() {
+            true => all,
+            false => filter_record_batch(&all, &taken)?,
+        };
         let columns: Vec<ArrayRef> = plan
             .columns
             .iter()
@@ -176,6 +180,9 @@ pub fn unavailable_masks(
 
 /// Two pools as one: the rows of `left` first.
 pub fn joined(left: &[ArrayRef], right: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+    if right.iter().all(|column| column.is_empty()) {
+        return Ok(left.to_vec());
+    }
     let join =
         |(left, right): (&ArrayRef, &ArrayRef)| Ok(concat(&[left.as_ref(), right.as_ref()])?);
     left.iter().zip(right).map(join).collect()

@@ -68,7 +68,7 @@ pub fn events_of(
         Ok(kept)
     })?;
     let rows: Vec<RecordBatch> = parts.into_iter().flatten().collect();
-    EventPool::new(plan, comparators, &schema, &rows)
+    EventPool::new(plan, comparators, &schema, rows)
 }
 
 /// The columns of bronze that an event is made of: the source's, and its place.

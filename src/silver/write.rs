@@ -17,46 +17,94 @@ use std::collections::BTreeMap;
 /// A file whose share of deleted rows would pass this is rewritten without them.
 const DELETED_SHARE_MAX: f64 = 0.25;
 
-/// Writes and commits `changes`; nothing but the transaction if there are none.
+/// A commit of silver in the making: the files written so far, the rows that leave.
 ///
 /// If the process stops before the log entry, files that no version names stay behind and silver is as before.
-pub(super) async fn commit(
-    table: &mut Table,
-    changes: RowChanges,
-    counters: &ApplyCounters,
-    transaction: AppTransaction,
-    mode: WriteMode,
-    crash: &CrashSwitch,
-) -> Result<Written> {
-    let mut commit = TableCommit::new(Operation::Merge);
-    commit.transaction = Some(transaction);
-    let mut fresh = None;
-    if !changes.is_empty() {
-        let schema = changes.inserted.schema();
-        if schema.fields() != table.schema().fields() {
-            commit.schema = Some(schema.clone());
+pub(super) struct Draft {
+    commit: TableCommit,
+    leaving: BTreeMap<String, RoaringTreemap>,
+    fresh: Option<(String, RecordBatch)>,
+    schema: Option<SchemaRef>,
+    rows: RowCounts,
+    parts: usize,
+}
+
+#[derive(Default)]
+struct RowCounts {
+    inserted: u64,
+    updated: u64,
+    removed: u64,
+}
+
+impl Draft {
+    /// A commit of so many parts, which carries `transaction`.
+    pub(super) fn new(transaction: AppTransaction, parts: usize) -> Self {
+        let mut commit = TableCommit::new(Operation::Merge);
+        commit.transaction = Some(transaction);
+        Draft {
+            commit,
+            leaving: BTreeMap::new(),
+            fresh: None,
+            schema: None,
+            rows: RowCounts::default(),
+            parts,
         }
-        commit.adds = table
-            .write_rows(
-                schema.clone(),
-                &[changes.inserted.clone(), changes.updated.clone()],
-            )
-            .await?;
-        if let [add] = commit.adds.as_slice() {
-            let rows = concat_batches(&schema, [&changes.inserted, &changes.updated])?;
-            fresh = Some((add.path.clone(), rows));
-        }
-        let (removes, adds) = take_out(table, &schema, changes.leaving(), mode).await?;
-        commit.removes = removes;
-        commit.adds.extend(adds);
-        commit.changes = table
-            .write_change_rows(&feed_rows(table, &changes)?)
-            .await?;
     }
-    commit.metrics = metrics(counters, &changes, &commit);
-    crash.reach(CrashPoint::BeforeSilverCommit)?;
-    let outcome = table.commit(commit).await?;
-    Ok(Written { outcome, fresh })
+
+    /// Writes the new rows and the change rows of one part; its keys are in no other part.
+    pub(super) async fn add(&mut self, table: &Table, changes: RowChanges) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let schema = changes.inserted.schema();
+        let new_rows = [&changes.inserted, &changes.updated];
+        let adds = table
+            .write_rows(schema.clone(), &new_rows.map(RecordBatch::clone))
+            .await?;
+        if let ([add], 1) = (adds.as_slice(), self.parts) {
+            self.fresh = Some((add.path.clone(), concat_batches(&schema, new_rows)?));
+        }
+        self.commit.adds.extend(adds);
+        // Whether a later part updates rows is not known yet, and the feed tells of all parts or of none.
+        let tell_all = self.parts > 1 && table.file_count() > 0;
+        let feed = feed_rows(table, &changes, tell_all)?;
+        self.commit
+            .changes
+            .extend(table.write_change_rows(&feed).await?);
+        self.rows.inserted += changes.inserted.num_rows() as u64;
+        self.rows.updated += changes.updated.num_rows() as u64;
+        self.rows.removed += changes.removed.num_rows() as u64;
+        for (file, rows) in changes.leaving() {
+            *self.leaving.entry(file).or_default() |= rows;
+        }
+        self.schema = Some(schema);
+        Ok(())
+    }
+
+    /// Takes the leaving rows out of their files and commits; nothing but the transaction if no part changed a row.
+    pub(super) async fn commit(
+        mut self,
+        table: &mut Table,
+        counters: &ApplyCounters,
+        mode: WriteMode,
+        crash: &CrashSwitch,
+    ) -> Result<Written> {
+        if let Some(schema) = self.schema.take() {
+            let (removes, adds) = take_out(table, &schema, self.leaving, mode).await?;
+            self.commit.removes = removes;
+            self.commit.adds.extend(adds);
+            if schema.fields() != table.schema().fields() {
+                self.commit.schema = Some(schema);
+            }
+        }
+        self.commit.metrics = metrics(counters, &self.rows, &self.commit);
+        crash.reach(CrashPoint::BeforeSilverCommit)?;
+        let outcome = table.commit(self.commit).await?;
+        Ok(Written {
+            outcome,
+            fresh: self.fresh,
+        })
+    }
 }
 
 /// What was written.
@@ -96,7 +144,11 @@ pub(super) async fn replace(
         .files()
         .map(|file| table.remove_of(file, true))
         .collect();
-    commit.metrics = metrics(counters, &changes, &commit);
+    let rows = RowCounts {
+        inserted: changes.inserted.num_rows() as u64,
+        ..RowCounts::default()
+    };
+    commit.metrics = metrics(counters, &rows, &commit);
     crash.reach(CrashPoint::BeforeSilverCommit)?;
     table.commit(commit).await
 }
@@ -161,9 +213,10 @@ fn staying(
 }
 
 /// The rows of the change data feed. A commit that only inserts needs none: its data files are the feed.
-fn feed_rows(table: &Table, changes: &RowChanges) -> Result<Vec<RecordBatch>> {
+fn feed_rows(table: &Table, changes: &RowChanges, tell_all: bool) -> Result<Vec<RecordBatch>> {
     let is_on = table.property("delta.enableChangeDataFeed") == Some("true");
-    if !is_on || changes.replaced_at.is_empty() && changes.removed_at.is_empty() {
+    let only_inserts = changes.replaced_at.is_empty() && changes.removed_at.is_empty();
+    if !is_on || only_inserts && !tell_all {
         return Ok(Vec::new());
     }
     let kinds = [
@@ -176,20 +229,13 @@ fn feed_rows(table: &Table, changes: &RowChanges) -> Result<Vec<RecordBatch>> {
     some.map(|(kind, rows)| change_rows(rows, kind)).collect()
 }
 
-fn metrics(
-    counters: &ApplyCounters,
-    changes: &RowChanges,
-    commit: &TableCommit,
-) -> Map<String, Value> {
+fn metrics(counters: &ApplyCounters, rows: &RowCounts, commit: &TableCommit) -> Map<String, Value> {
     let bytes: i64 = commit.adds.iter().map(|add| add.size).sum();
     let numbers = [
-        ("numTargetRowsInserted", changes.inserted.num_rows() as u64),
-        ("numTargetRowsUpdated", changes.updated.num_rows() as u64),
-        ("numTargetRowsDeleted", changes.removed.num_rows() as u64),
-        (
-            "numOutputRows",
-            (changes.inserted.num_rows() + changes.updated.num_rows()) as u64,
-        ),
+        ("numTargetRowsInserted", rows.inserted),
+        ("numTargetRowsUpdated", rows.updated),
+        ("numTargetRowsDeleted", rows.removed),
+        ("numOutputRows", rows.inserted + rows.updated),
         ("numTargetFilesAdded", commit.adds.len() as u64),
         ("numTargetFilesRemoved", commit.removes.len() as u64),
         ("numTargetChangeFilesAdded", commit.changes.len() as u64),
