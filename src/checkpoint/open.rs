@@ -97,7 +97,11 @@ pub(super) fn make_folder(path: &Path) -> Result<()> {
 /// Puts the object in front of a database error; damage also says what to do.
 pub(super) fn explain(path: &Path, pipeline: &str, error: Error) -> Error {
     let damaged = error.message().starts_with(DAMAGED);
+    let unwritable = error.message().starts_with(UNWRITABLE);
     let error = error.context(format!("checkpoint {}", path.display()));
+    if unwritable && let Some(hint) = read_only_hint(path) {
+        return error.hint(hint);
+    }
     if !damaged {
         return error;
     }
@@ -107,6 +111,28 @@ pub(super) fn explain(path: &Path, pipeline: &str, error: Error) -> Error {
 }
 
 const DAMAGED: &str = "is damaged";
+const UNWRITABLE: &str = "cannot be opened for writing";
+/// What SQLite makes beside a database, with the rights that the database has then.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Names the files that nobody may write: those beside a database stay so when only the database is made writable again.
+fn read_only_hint(path: &Path) -> Option<String> {
+    let read_only = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().readonly())
+    };
+    let files: Vec<String> = std::iter::once("")
+        .chain(COMPANIONS)
+        .map(|suffix| beside(path, suffix))
+        .filter(read_only)
+        .map(|path| path.display().to_string())
+        .collect();
+    (!files.is_empty()).then(|| {
+        format!(
+            "make these files writable and delete none of them: chmod u+w {}",
+            files.join(" ")
+        )
+    })
+}
 
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
@@ -119,7 +145,7 @@ impl From<rusqlite::Error> for Error {
                     .hint("close the program that has the database open, then run again")
             }
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-                Error::unavailable(format!("cannot be opened for writing: {error}"))
+                Error::unavailable(format!("{UNWRITABLE}: {error}"))
                     .hint("check the permissions of the file and of its folder")
             }
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
@@ -307,6 +333,33 @@ mod tests {
         let error = open_database(&path, "p").unwrap_err();
         assert!(error.message().contains("another program"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn companions_that_stayed_read_only_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let unwritable = || {
+            let error = Error::unavailable(format!("{UNWRITABLE}: attempt to write"));
+            let error = error.hint("check the permissions");
+            explain(&path, "p", error).hint_text().unwrap().to_owned()
+        };
+        for name in ["a.db", "a.db-wal", "a.db-shm"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(unwritable(), "check the permissions");
+        for name in ["a.db-wal", "a.db-shm"] {
+            let mut permissions = std::fs::metadata(folder.path().join(name))
+                .unwrap()
+                .permissions();
+            permissions.set_readonly(true);
+            std::fs::set_permissions(folder.path().join(name), permissions).unwrap();
+        }
+        let hint = unwritable();
+        assert!(
+            hint.ends_with(&format!("chmod u+w {0}-wal {0}-shm", path.display())),
+            "{hint}"
+        );
     }
 
     #[test]
