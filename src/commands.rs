@@ -6,6 +6,7 @@ pub(crate) mod report;
 pub(crate) mod run;
 
 use chrono::{DateTime, SecondsFormat};
+use landfall::plural::counted;
 use serde_json::Value;
 
 /// A time as the tables print it.
@@ -18,9 +19,4 @@ fn time_text(micros: i64) -> String {
 /// A time that may be missing, for JSON.
 fn time_json(micros: Option<i64>) -> Value {
     micros.map(time_text).into()
-}
-
-/// `1 file`, `2 files`.
-fn counted(number: u64, one: &str) -> String {
-    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }

@@ -17,6 +17,7 @@ pub mod load;
 pub mod loader;
 pub mod maintain;
 pub mod parallel;
+pub mod plural;
 pub mod preview;
 pub mod protocol;
 pub mod quarantine;

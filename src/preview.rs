@@ -3,6 +3,7 @@
 use crate::batch::{BatchLimits, MicroBatch, PlannedFile, cut};
 use crate::bronze::BronzeTable;
 use crate::change::{BatchId, FileFault};
+use crate::checkpoint::record::REMARK_EXISTED_BEFORE;
 use crate::checkpoint::{CheckpointStore, FileOutcome, FileRecord, FileState, OutcomeKind};
 use crate::error::Result;
 use crate::landing::{LandingFile, hash_file, list};
@@ -170,11 +171,15 @@ fn fate(
         return Ok(Fate::Waits);
     };
     let differs = record.size != file.size || record.modified_at != file.modified_at;
+    let same_inode = record.changed_at.is_none_or(|at| at == file.changed_at);
     match record.state {
         FileState::Pending | FileState::Planned => Ok(Fate::Waits),
         FileState::Parked if differs && record.loaded_size.is_none() => Ok(Fate::Waits),
         FileState::Parked => Ok(Fate::Stays),
-        FileState::Loaded | FileState::Cleaned if !differs => Ok(Fate::Stays),
+        FileState::Loaded | FileState::Cleaned if !differs && same_inode => Ok(Fate::Stays),
+        FileState::Loaded if record.reason.as_deref() == Some(REMARK_EXISTED_BEFORE) => {
+            Ok(if differs { Fate::Waits } else { Fate::Stays })
+        }
         FileState::Loaded | FileState::Cleaned => {
             let hash = hash_file(&settings.source.path, &file.path)?;
             let policy = settings.source.allow_overwrites;

@@ -163,6 +163,7 @@ fn loaded_record(
         replaces: true,
         loaded_size: unchanged.map(|(size, _)| size),
         loaded_modified_at: Some(modified_at),
+        changed_at: None,
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 const COLUMNS: &str = "path, state, size, modified_at, content_hash, rows_loaded, rows_quarantined, batch_id, \
     bronze_version, discovered_at, loaded_at, attempts, next_try_at, reason, detail, replaces, loaded_size, \
-    loaded_modified_at";
+    loaded_modified_at, changed_at";
 
 const SELECT_COUNTS: &str = "
     SELECT state, count(*), sum(size), min(discovered_at), sum(rows_loaded), sum(rows_quarantined)
@@ -42,8 +42,8 @@ const UPDATE_RESET: &str = "
 const INSERT_FILE: &str = "
     INSERT INTO files (path, state, size, modified_at, content_hash, rows_loaded, rows_quarantined, batch_id,
         bronze_version, discovered_at, loaded_at, attempts, next_try_at, reason, detail, replaces, loaded_size,
-        loaded_modified_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+        loaded_modified_at, changed_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
 const INSERT_KNOWN_BATCH: &str = "
     INSERT INTO batches (batch_id, epoch, state, planned_at, bronze_version, files, rows)
@@ -295,6 +295,7 @@ fn record(row: &Row<'_>) -> Result<FileRecord> {
             .map(|_| unsigned(row, 16))
             .transpose()?,
         loaded_modified_at: row.get(17)?,
+        changed_at: row.get(18)?,
     })
 }
 
@@ -320,6 +321,7 @@ fn insert_record(transaction: &Transaction<'_>, record: &FileRecord) -> Result<(
             record.replaces,
             record.loaded_size.map(stored),
             record.loaded_modified_at,
+            record.changed_at,
         ])?;
     Ok(())
 }

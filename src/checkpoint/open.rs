@@ -11,7 +11,10 @@ use std::time::Duration;
 /// Says in the file that it is ours.
 const APPLICATION_ID: i64 = 0x6c66_6c31;
 /// The layouts, oldest first; the nth leads from version n to n + 1.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema-2.sql")];
+/// Let a report read an older layout: the nth makes version n + 1 look like n + 2, for one connection only.
+const VIEWS: [&str; 1] =
+    ["CREATE TEMP VIEW files AS SELECT *, CAST(NULL AS INTEGER) AS changed_at FROM main.files"];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open database and what is to be said about it.
@@ -53,10 +56,16 @@ pub(super) fn open_for_reading(path: &Path) -> Result<Option<Connection>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let explain = |error: Error| explain(path, "PIPELINE", error);
     let connection = connect(path, flags).map_err(explain)?;
-    match layout_version(path, &connection).map_err(explain)? {
-        0 => Ok(None),
-        _ => Ok(Some(connection)),
+    let version = layout_version(path, &connection).map_err(explain)?;
+    if version == 0 {
+        return Ok(None);
     }
+    for view in &VIEWS[version - 1..] {
+        connection
+            .execute_batch(view)
+            .map_err(|error| explain(error.into()))?;
+    }
+    Ok(Some(connection))
 }
 
 /// Moves the database and its companions aside and returns the new name; `None` when there is none.
@@ -333,6 +342,38 @@ mod tests {
         let error = open_database(&path, "p").unwrap_err();
         assert!(error.message().contains("another program"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn older_layout_is_brought_up_by_a_loader_and_read_as_it_is_by_a_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(MIGRATIONS[0]).unwrap();
+        old.execute_batch(
+            "INSERT INTO files (path, state, size, modified_at, discovered_at) VALUES ('a', 'pending', 1, 1, 1)",
+        )
+        .unwrap();
+        old.pragma_update(None, "application_id", APPLICATION_ID)
+            .unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
+        drop(old);
+        let before = std::fs::read(&path).unwrap();
+        let known = |connection: &Connection| -> (String, Option<i64>) {
+            let sql = "SELECT path, changed_at FROM files";
+            connection
+                .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+                .unwrap()
+        };
+        let report = open_for_reading(&path).unwrap().unwrap();
+        assert_eq!(known(&report), ("a".to_owned(), None));
+        drop(report);
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        for _ in 0..2 {
+            let opened = open_database(&path, "p").unwrap();
+            assert_eq!(known(&opened.connection), ("a".to_owned(), None));
+            assert_eq!(layout_version(&path, &opened.connection).unwrap(), 2);
+        }
     }
 
     #[test]

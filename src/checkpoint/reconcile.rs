@@ -11,44 +11,53 @@ use crate::change::ParkReason;
 use crate::clock::Micros;
 use crate::error::{Error, Result};
 use crate::landing::{LandingFile, Listing};
+use crate::plural::counted;
 use crate::settings::AllowOverwrites;
 use rusqlite::{Connection, Row, Transaction};
 
 const SELECT_LEDGER: &str = "
-    SELECT path, state, size, modified_at, reason, next_try_at IS NOT NULL FROM files ORDER BY path";
+    SELECT path, state, size, modified_at, changed_at, reason, next_try_at IS NOT NULL FROM files ORDER BY path";
 
 const INSERT_PENDING: &str = "
-    INSERT INTO files (path, state, size, modified_at, discovered_at) VALUES (?1, 'pending', ?2, ?3, ?4)";
+    INSERT INTO files (path, state, size, modified_at, changed_at, discovered_at)
+    VALUES (?1, 'pending', ?2, ?3, ?4, ?5)";
 const INSERT_EXISTED: &str = "
-    INSERT INTO files (path, state, size, modified_at, discovered_at, loaded_at, loaded_size, loaded_modified_at, reason,
-        detail)
-    VALUES (?1, 'loaded', ?2, ?3, ?4, ?4, ?2, ?3, ?5, 'existed before the first start')";
+    INSERT INTO files (path, state, size, modified_at, changed_at, discovered_at, loaded_at, loaded_size,
+        loaded_modified_at, reason, detail)
+    VALUES (?1, 'loaded', ?2, ?3, ?4, ?5, ?5, ?2, ?3, ?6, 'existed before the first start')";
 const UPDATE_RETRY: &str = "
     UPDATE files
-    SET state = ?2, size = ?3, modified_at = ?4, attempts = 0, next_try_at = NULL, reason = NULL, detail = NULL
+    SET state = ?2, size = ?3, modified_at = ?4, changed_at = ?5, attempts = 0, next_try_at = NULL, reason = NULL,
+        detail = NULL
+    WHERE path = ?1";
+/// Nothing of it was ever loaded.
+const UPDATE_UPLOADED: &str = "
+    UPDATE files
+    SET state = ?2, size = ?3, modified_at = ?4, changed_at = ?5, attempts = 0, next_try_at = NULL, reason = NULL,
+        detail = NULL, loaded_at = NULL, loaded_size = NULL, loaded_modified_at = NULL
     WHERE path = ?1";
 const UPDATE_VANISHED: &str = "
     UPDATE files SET state = ?2, next_try_at = NULL, reason = 'vanished', detail = ?3 WHERE path = ?1";
 const UPDATE_IGNORED: &str = "
     UPDATE files
-    SET state = ?2, size = ?3, modified_at = ?4, next_try_at = NULL, reason = ?5, detail = ?6
+    SET state = ?2, size = ?3, modified_at = ?4, changed_at = ?5, next_try_at = NULL, reason = ?6, detail = ?7
     WHERE path = ?1";
 /// Other remarks on a loaded file stay true.
 const UPDATE_RESTORED: &str = "
     UPDATE files
-    SET state = ?2, size = ?3, modified_at = ?4, next_try_at = NULL,
-        reason = CASE WHEN state = 'loaded' AND reason <> ?5 THEN reason END,
-        detail = CASE WHEN state = 'loaded' AND reason <> ?5 THEN detail END
+    SET state = ?2, size = ?3, modified_at = ?4, changed_at = ?5, next_try_at = NULL,
+        reason = CASE WHEN state = 'loaded' AND reason <> ?6 THEN reason END,
+        detail = CASE WHEN state = 'loaded' AND reason <> ?6 THEN detail END
     WHERE path = ?1";
 const UPDATE_CHANGED: &str = "
     UPDATE files
-    SET state = ?2, size = ?3, modified_at = ?4, attempts = 0, next_try_at = NULL, reason = 'changed_after_load',
-        detail = ?5
+    SET state = ?2, size = ?3, modified_at = ?4, changed_at = ?5, attempts = 0, next_try_at = NULL,
+        reason = 'changed_after_load', detail = ?6
     WHERE path = ?1";
 const UPDATE_REPLACE: &str = "
     UPDATE files
-    SET state = ?2, size = ?3, modified_at = ?4, attempts = 0, next_try_at = NULL, reason = NULL, detail = NULL,
-        replaces = 1
+    SET state = ?2, size = ?3, modified_at = ?4, changed_at = ?5, attempts = 0, next_try_at = NULL, reason = NULL,
+        detail = NULL, replaces = 1
     WHERE path = ?1";
 
 impl CheckpointStore {
@@ -57,8 +66,10 @@ impl CheckpointStore {
     /// - Unknown: pending; with `include_existing_files = false` and in the first reconcile of a checkpoint: loaded with
     ///   no rows, and never looked at again unless it changes.
     /// - Pending or parked with another size or time: pending, attempts start again. Parked and the same: stays.
-    /// - Loaded with another size or time: left to the caller, who compares the content; not looked at under `ignore`.
-    ///   So is a cleaned file whose name is back, and a file parked as `changed_after_load` that changed again.
+    /// - Left out at the first start, and now of another size or time: pending, as a new upload under its name.
+    /// - Loaded with another size or time, be it the change time of its inode only: left to the caller, who compares the
+    ///   content; not looked at under `ignore`. So is a cleaned file whose name is back, and a file parked as
+    ///   `changed_after_load` that changed again.
     /// - Not there, and not below a folder that could not be listed: a file that waits is parked as `vanished` until it
     ///   is back; loaded and cleaned ones stay what they are.
     /// - Planned: untouched; reading it finds out.
@@ -100,6 +111,7 @@ impl CheckpointStore {
                 state.as_str(),
                 size,
                 modified_at,
+                file.changed_at,
                 REMARK_OVERWRITE_IGNORED,
             ))?;
             Ok(())
@@ -135,6 +147,7 @@ impl CheckpointStore {
                         state.as_str(),
                         size,
                         modified_at,
+                        file.changed_at,
                         detail,
                     ))?;
                 }
@@ -145,6 +158,7 @@ impl CheckpointStore {
                         state.as_str(),
                         size,
                         modified_at,
+                        file.changed_at,
                     ))?;
                 }
             }
@@ -172,6 +186,7 @@ struct Known<'a> {
     state: FileState,
     size: i64,
     modified_at: Micros,
+    changed_at: Option<Micros>,
     reason: Option<&'a str>,
     retries: bool,
 }
@@ -270,13 +285,29 @@ fn verdict(known: &Known<'_>, file: Option<&LandingFile>, overwrites: AllowOverw
             }
         };
     };
-    let same = known.size == stored(file.size) && known.modified_at == file.modified_at;
+    let same_bytes = known.size == stored(file.size) && known.modified_at == file.modified_at;
+    // Size and time can be set back, the change time of the inode cannot.
+    let same = same_bytes && known.changed_at.is_none_or(|at| at == file.changed_at);
     match known.state {
         FileState::Planned => Verdict::Nothing,
-        FileState::Pending if same => Verdict::Waits,
+        FileState::Pending if same_bytes => Verdict::Waits,
         FileState::Pending => Verdict::Changed,
         FileState::Loaded if same => Verdict::Nothing,
-        FileState::Loaded if overwrites == AllowOverwrites::Ignore => Verdict::Seen,
+        // Its content is not known, so a change of the inode alone tells nothing.
+        FileState::Loaded if known.reason == Some(REMARK_EXISTED_BEFORE) => {
+            if same_bytes {
+                Verdict::Nothing
+            } else {
+                Verdict::Changed
+            }
+        }
+        FileState::Loaded if overwrites == AllowOverwrites::Ignore => {
+            if same_bytes {
+                Verdict::Nothing
+            } else {
+                Verdict::Seen
+            }
+        }
         FileState::Loaded | FileState::Cleaned => Verdict::Rehash,
         FileState::Parked if is_parked_as(ParkReason::Vanished) => Verdict::Returned,
         FileState::Parked if is_parked_as(ParkReason::ChangedAfterLoad) => {
@@ -305,11 +336,12 @@ impl<'a> Known<'a> {
             state: FileState::parse(text(1)?)?,
             size: row.get(2)?,
             modified_at: row.get(3)?,
+            changed_at: row.get(4)?,
             reason: row
-                .get_ref(4)?
+                .get_ref(5)?
                 .as_str_or_null()
                 .map_err(rusqlite::Error::from)?,
-            retries: row.get(5)?,
+            retries: row.get(6)?,
         })
     }
 }
@@ -339,6 +371,7 @@ fn record_change(
             &file.path,
             stored(file.size),
             file.modified_at,
+            file.changed_at,
             now,
             REMARK_EXISTED_BEFORE,
         ))?,
@@ -348,16 +381,25 @@ fn record_change(
                 &file.path,
                 size,
                 modified_at,
+                file.changed_at,
                 now,
             ))?
         }
         Change::Retry(from, file) => {
             let (state, size) = (from.next(FileEvent::Retry)?, stored(file.size));
-            transaction.prepare_cached(UPDATE_RETRY)?.execute((
+            let update = match from {
+                FileState::Loaded => UPDATE_UPLOADED,
+                FileState::Pending
+                | FileState::Planned
+                | FileState::Parked
+                | FileState::Cleaned => UPDATE_RETRY,
+            };
+            transaction.prepare_cached(update)?.execute((
                 &file.path,
                 state.as_str(),
                 size,
                 file.modified_at,
+                file.changed_at,
             ))?
         }
         Change::Vanish(from, path) => {
@@ -388,6 +430,7 @@ fn ignore_overwrite(
         state.as_str(),
         stored(file.size),
         file.modified_at,
+        file.changed_at,
         REMARK_OVERWRITE_IGNORED,
         "the file was written again after it was loaded; its present bytes are not looked at",
     ))?;
@@ -395,15 +438,27 @@ fn ignore_overwrite(
 }
 
 fn changed_detail(record: &FileRecord, file: &LandingFile) -> String {
+    if (record.loaded_size, record.loaded_modified_at) == (Some(file.size), Some(file.modified_at))
+    {
+        return format!(
+            "loaded with {} of {}, now other bytes of the same size and time",
+            counted(file.size, "byte"),
+            iso(file.modified_at)
+        );
+    }
     let loaded = match (record.loaded_size, record.loaded_modified_at) {
         (Some(size), Some(modified_at)) => {
-            format!("loaded with {size} bytes of {}", iso(modified_at))
+            format!(
+                "loaded with {} of {}",
+                counted(size, "byte"),
+                iso(modified_at)
+            )
         }
         _ => "loaded with a size that is not known".to_owned(),
     };
     format!(
-        "{loaded}, now {} bytes of {}",
-        file.size,
+        "{loaded}, now {} of {}",
+        counted(file.size, "byte"),
         iso(file.modified_at)
     )
 }
@@ -769,6 +824,73 @@ mod tests {
             bench.store.to_clean(NOW).unwrap().is_empty(),
             "what was never loaded is never cleaned"
         );
+    }
+
+    #[test]
+    fn file_left_out_at_the_first_start_is_a_new_upload_when_it_changes() {
+        for policy in [
+            AllowOverwrites::Park,
+            AllowOverwrites::Ignore,
+            AllowOverwrites::Replace,
+        ] {
+            let mut bench = Bench::new();
+            let mut see =
+                |files: &Listing| bench.store.reconcile(files, policy, false, NOW).unwrap();
+            see(&listing(&[("old", 1, 1), ("older", 1, 1)]));
+            let mut touched = listing(&[("old", 1, 1), ("older", 1, 1)]);
+            touched.files[1].changed_at = 9;
+            let seen = see(&touched);
+            assert!(seen.waiting.is_empty() && seen.to_rehash.is_empty());
+            let seen = see(&listing(&[("old", 2, 2), ("older", 1, 1)]));
+            assert_eq!((seen.changed.len(), seen.waiting.len()), (1, 1));
+            let file = bench.file("old");
+            assert_eq!(
+                (file.state, file.reason, file.loaded_at),
+                (FileState::Pending, None, None)
+            );
+            assert_eq!(paths(&bench.load()), ["old"]);
+            assert_eq!(bench.state("older"), FileState::Loaded);
+        }
+    }
+
+    #[test]
+    fn change_of_the_inode_alone_is_looked_at_once() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        bench.load();
+        let mut other = listing(&[("a", 1, 1), ("b", 1, 1)]);
+        for file in &mut other.files {
+            file.changed_at = 7;
+        }
+        let see =
+            |bench: &mut Bench, policy| bench.store.reconcile(&other, policy, true, NOW).unwrap();
+        assert!(
+            see(&mut bench, AllowOverwrites::Ignore)
+                .to_rehash
+                .is_empty()
+        );
+        let seen = see(&mut bench, AllowOverwrites::Park);
+        assert_eq!(seen.to_rehash, other.files);
+        bench.store.confirm_touched(&seen.to_rehash[0]).unwrap();
+        bench
+            .store
+            .confirm_changed(&seen.to_rehash[1], AllowOverwrites::Park)
+            .unwrap();
+        let detail =
+            "loaded with 1 byte of 1970-01-01T00:00:00Z, now other bytes of the same size and time";
+        assert_eq!(bench.file("b").detail.as_deref(), Some(detail));
+        let mut bench = bench.reopen();
+        let before = bench.writes();
+        let idle = see(&mut bench, AllowOverwrites::Park);
+        assert!(idle.to_rehash.is_empty() && idle.waiting.is_empty());
+        assert_eq!(bench.writes(), before);
+        // What is not known is not compared.
+        bench
+            .store
+            .connection
+            .execute("UPDATE files SET changed_at = NULL", [])
+            .unwrap();
+        assert!(bench.see(&[("a", 1, 1), ("b", 1, 1)]).to_rehash.is_empty());
     }
 
     #[test]

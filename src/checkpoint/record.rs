@@ -46,6 +46,8 @@ pub struct FileRecord {
     pub loaded_size: Option<u64>,
     /// Modification time of the loaded content.
     pub loaded_modified_at: Option<Micros>,
+    /// Change time of the inode as last looked at; `None` is not known, and then not compared.
+    pub changed_at: Option<Micros>,
 }
 
 /// What decoding found for one file of a batch.
@@ -153,7 +155,7 @@ pub struct Reconciled {
     pub returned: Vec<String>,
     /// Files that went away before they were loaded, parked now.
     pub vanished: Vec<String>,
-    /// Loaded files with another size or time: hash them, then `confirm_touched` or `confirm_changed`.
+    /// Loaded files with another size or time, also of the inode: hash them, then `confirm_touched` or `confirm_changed`.
     pub to_rehash: Vec<LandingFile>,
     /// Listed files that wait for a batch, in path order; for `Settler::look`.
     pub waiting: Vec<LandingFile>,
