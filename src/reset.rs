@@ -5,12 +5,13 @@ use crate::crash::CrashPoint;
 use crate::error::Result;
 use crate::landing::decode_name;
 use crate::protocol::Pipeline;
+use std::collections::BTreeSet;
 use std::fs;
 
 /// What a reset would forget.
 #[derive(Clone, Debug, Default)]
 pub struct ResetPlan {
-    /// Files that are loaded again by the next run.
+    /// Files that are loaded again by the next run, with those that were skipped as their duplicates.
     pub files: Vec<FileRecord>,
     /// Files that match and stay as they are, since their source file is gone; their rows stay too.
     pub gone: Vec<FileRecord>,
@@ -29,6 +30,12 @@ impl Pipeline {
                 plan.gone.push(file)
             }
         }
+        // Where a source is gone its rows may be needed, so the next run tells about it.
+        let duplicates = self.checkpoint.duplicates_of(&plan.files)?;
+        let along: BTreeSet<&str> = duplicates.iter().map(|file| file.path.as_str()).collect();
+        plan.gone.retain(|file| !along.contains(file.path.as_str()));
+        plan.files.extend(duplicates);
+        plan.files.sort_by(|left, right| left.path.cmp(&right.path));
         Ok(plan)
     }
 

@@ -71,6 +71,37 @@ fn reset_of_the_file_that_others_repeat_keeps_its_rows() {
 }
 
 #[test]
+fn skipped_file_is_loaded_when_the_one_it_repeats_has_other_bytes() {
+    for policy in ["park", "replace"] {
+        let program = Program::with(
+            &format!("duplicate_content = \"skip\"\nallow_overwrites = \"{policy}\""),
+            "",
+        );
+        program.drop_and_load("a.jsonl", two_orders(1));
+        program.drop_and_load("a-copy.jsonl", two_orders(1));
+        assert_eq!(program.file("a-copy.jsonl"), "loaded duplicate_content");
+        program.drop_file("a.jsonl", two_orders(2));
+        if policy == "park" {
+            assert_eq!(program.run(), 3);
+            assert_eq!(program.file("a-copy.jsonl"), "loaded duplicate_content");
+            let arguments = ["reset", "orders", "--files", "a.jsonl", "--yes"];
+            let reset = program.call(&arguments);
+            assert_eq!(code(&reset), 0, "{}", stderr(&reset));
+            assert!(
+                stdout(&reset).contains("a-copy.jsonl"),
+                "{}",
+                stdout(&reset)
+            );
+        }
+        program.load();
+        assert_eq!(program.file("a-copy.jsonl"), "loaded");
+        assert_eq!(program.bronze_places().len(), 4);
+        assert_eq!(program.silver().len(), 2);
+        program.assert_sound();
+    }
+}
+
+#[test]
 fn overwrite_replaces_the_rows_in_the_same_run() {
     let program = Program::with("allow_overwrites = \"replace\"", "");
     program.drop_and_load("day.jsonl", two_orders(1) + &two_orders(2));

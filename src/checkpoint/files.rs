@@ -8,11 +8,21 @@ use crate::clock::Micros;
 use crate::error::{Error, Result};
 use crate::landing::pattern::matcher;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const COLUMNS: &str = "path, state, size, modified_at, content_hash, rows_loaded, rows_quarantined, batch_id, \
     bronze_version, discovered_at, loaded_at, attempts, next_try_at, reason, detail, replaces, loaded_size, \
     loaded_modified_at, changed_at";
+
+/// Files of the same content that are loaded with no records, since those of this one stand for theirs. Not by their
+/// remark: another one may have taken its place.
+const SELECT_DUPLICATES: &str = "
+    SELECT path FROM files
+    WHERE content_hash IS NOT NULL AND rows_loaded = 0 AND rows_quarantined = 0
+        AND content_hash = (
+            SELECT content_hash FROM files WHERE path = ?1 AND (rows_loaded > 0 OR rows_quarantined > 0))
+        AND state IN ('loaded', 'cleaned')
+    ORDER BY path";
 
 const SELECT_COUNTS: &str = "
     SELECT state, count(*), sum(size), min(discovered_at), sum(rows_loaded), sum(rows_quarantined)
@@ -163,6 +173,26 @@ impl CheckpointStore {
         })
     }
 
+    /// The files that were skipped because one of these holds their content, in path order, without those of `files`: when
+    /// the rows of the original leave, they are to be loaded themselves.
+    pub fn duplicates_of(&self, files: &[FileRecord]) -> Result<Vec<FileRecord>> {
+        let mut paths = BTreeSet::new();
+        self.read(|connection| {
+            for file in files {
+                paths.extend(duplicates_of(connection, &file.path)?);
+            }
+            Ok(())
+        })?;
+        for file in files {
+            paths.remove(&file.path);
+        }
+        let mut records = Vec::new();
+        for path in paths {
+            records.extend(self.file(&path)?);
+        }
+        Ok(records)
+    }
+
     /// The files that a reset would take, in path order. The caller leaves out those that are no longer there.
     pub fn reset_candidates(&self, selector: &Selector) -> Result<Vec<FileRecord>> {
         let takes: Box<dyn Fn(&FileRecord) -> bool> = match selector {
@@ -182,10 +212,14 @@ impl CheckpointStore {
         Ok(records)
     }
 
-    /// Starts a new epoch and makes these files pending, to be loaded in the place of their earlier rows; returns the
-    /// epoch. Fails, and changes nothing, while a batch is planned or when a path is not known.
+    /// Starts a new epoch and makes these files pending, to be loaded in the place of their earlier rows, together with
+    /// the files that were skipped as their duplicates; returns the epoch. Fails, and changes nothing, while a batch is
+    /// planned or when a path is not known.
     pub fn reset(&mut self, paths: &[String]) -> Result<i64> {
         self.write(|transaction| {
+            for path in paths {
+                free_duplicates(transaction, path)?;
+            }
             for path in paths {
                 let state = state_of(transaction, path)?.next(FileEvent::Retry)?;
                 transaction
@@ -249,6 +283,27 @@ pub(super) fn state_of(connection: &Connection, path: &str) -> Result<FileState>
         Some(word) => FileState::parse(&word),
         None => Err(Error::bug(format!("file {path} is not in the checkpoint"))),
     }
+}
+
+/// Makes the files pending that were skipped as duplicates of one whose rows are about to leave.
+pub(super) fn free_duplicates(transaction: &Transaction<'_>, original: &str) -> Result<()> {
+    for path in duplicates_of(transaction, original)? {
+        let state = state_of(transaction, &path)?.next(FileEvent::Retry)?;
+        transaction
+            .prepare_cached(UPDATE_RESET)?
+            .execute((path, state.as_str()))?;
+    }
+    Ok(())
+}
+
+fn duplicates_of(connection: &Connection, original: &str) -> Result<Vec<String>> {
+    let mut statement = connection.prepare_cached(SELECT_DUPLICATES)?;
+    let mut rows = statement.query((original,))?;
+    let mut paths = Vec::new();
+    while let Some(row) = rows.next()? {
+        paths.push(row.get(0)?);
+    }
+    Ok(paths)
 }
 
 /// A count of the database, which its checks keep from being negative.
@@ -363,7 +418,7 @@ fn insert_known_batches(
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
-    use super::super::{ApplyCounters, BatchState, CheckpointStore, OutcomeKind};
+    use super::super::{ApplyCounters, BatchState, CheckpointStore, FileOutcome, OutcomeKind};
     use super::*;
 
     fn names(records: Vec<FileRecord>) -> Vec<String> {
@@ -513,6 +568,86 @@ mod tests {
             bench.store.known_content(&hash_of("b")).unwrap(),
             None,
             "its rows are about to be replaced"
+        );
+    }
+
+    /// `a` holds the content, `b` and `c` repeat it.
+    fn repeated() -> Bench {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]);
+        let batch = bench.plan(NOW).unwrap();
+        let copy = |path: &str| FileOutcome {
+            content_hash: Some(hash_of("a")),
+            ..outcome(path, OutcomeKind::Duplicate { of: "a".into() })
+        };
+        bench.confirm(&batch, &[outcome("a", loaded(2, 1)), copy("b"), copy("c")]);
+        bench
+            .store
+            .confirm_applied(Version(1), None, &ApplyCounters::default())
+            .unwrap();
+        // Other remarks take the place of the first one.
+        bench.store.clean_failed("b", "busy", NOW).unwrap();
+        bench.store.confirm_cleaned("c").unwrap();
+        bench
+    }
+
+    #[test]
+    fn duplicates_are_forgotten_with_the_file_that_holds_their_content() {
+        let mut bench = repeated();
+        let of = |bench: &Bench, path: &str| {
+            let file = bench.file(path);
+            names(bench.store.duplicates_of(&[file]).unwrap())
+        };
+        assert_eq!(
+            (of(&bench, "a"), of(&bench, "b").len()),
+            (vec!["b".into(), "c".into()], 0)
+        );
+        bench.store.reset(&["b".into()]).unwrap();
+        assert_eq!(bench.state("a"), FileState::Loaded);
+        bench.store.reset(&["a".into()]).unwrap();
+        for path in ["a", "b", "c"] {
+            assert_eq!(bench.state(path), FileState::Pending, "{path}");
+        }
+    }
+
+    #[test]
+    fn duplicates_are_loaded_themselves_when_their_original_is_replaced() {
+        let mut bench = repeated();
+        let replace = crate::settings::AllowOverwrites::Replace;
+        let changed = landing_file("a", 5, 5);
+        bench.store.confirm_changed(&changed, replace).unwrap();
+        assert_eq!(
+            (bench.state("b"), bench.state("c")),
+            (FileState::Pending, FileState::Pending)
+        );
+    }
+
+    #[test]
+    fn duplicate_that_is_gone_is_one_again_when_its_content_is_back() {
+        let mut bench = repeated();
+        bench.store.reset(&["a".into()]).unwrap();
+        assert_eq!(bench.see(&[("a", 1, 1), ("b", 1, 1)]).vanished, ["c"]);
+        let batch = bench.plan(NOW).unwrap();
+        let mut other = outcome("b", loaded(3, 0));
+        bench.confirm(&batch, &[outcome("a", loaded(2, 1)), other.clone()]);
+        let c = bench.file("c");
+        assert_eq!(
+            (c.state, c.reason.as_deref(), c.detail.as_deref()),
+            (
+                FileState::Loaded,
+                Some("duplicate_content"),
+                Some("the same bytes are loaded as a")
+            )
+        );
+        // Nothing has its content any more.
+        bench.store.reset(&["a".into()]).unwrap();
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        let batch = bench.plan(NOW).unwrap();
+        other.path = "a".into();
+        bench.confirm(&batch, &[other]);
+        assert_eq!(
+            (bench.state("c"), bench.file("c").reason.as_deref()),
+            (FileState::Parked, Some("vanished"))
         );
     }
 

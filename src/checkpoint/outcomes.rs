@@ -3,7 +3,7 @@
 use super::batches::release_file;
 use super::files::{state_of, unsigned};
 use super::record::REMARK_DUPLICATE_CONTENT;
-use super::{FileEvent, FileOutcome, OutcomeKind, stored};
+use super::{FileEvent, FileOutcome, FileState, OutcomeKind, stored};
 use crate::batch::BatchId;
 use crate::change::{FileFault, ParkReason, Version};
 use crate::clock::Micros;
@@ -26,6 +26,11 @@ const UPDATE_LOADED: &str = "
     SET state = ?2, content_hash = ?3, rows_loaded = ?4, rows_quarantined = ?5, bronze_version = ?6, loaded_at = ?7,
         reason = ?8, detail = ?9, next_try_at = NULL, replaces = 0, loaded_size = size, loaded_modified_at = modified_at
     WHERE path = ?1";
+
+/// Files that were forgotten together with the file whose bytes they repeat, and whose source was gone by then.
+const UPDATE_REPEATED_AGAIN: &str = "
+    UPDATE files SET state = ?2, reason = ?3, detail = ?4
+    WHERE state = 'parked' AND reason = 'vanished' AND content_hash = ?1 AND rows_loaded = 0 AND rows_quarantined = 0";
 
 /// Records one outcome of a planned batch.
 pub(super) fn insert_outcome(
@@ -172,9 +177,23 @@ fn load_file(
         bronze_version.map(|version| version.0),
         now,
         duplicate_of.map(|_| REMARK_DUPLICATE_CONTENT),
-        duplicate_of.map(|other| format!("the same bytes are loaded as {other}")),
+        duplicate_of.map(|other| repeated(other)),
     ))?;
+    if rows + quarantined > 0 {
+        transaction
+            .prepare_cached(UPDATE_REPEATED_AGAIN)?
+            .execute((
+                &outcome.content_hash,
+                FileState::Parked.next(FileEvent::Restore)?.as_str(),
+                REMARK_DUPLICATE_CONTENT,
+                repeated(&outcome.path),
+            ))?;
+    }
     Ok(())
+}
+
+fn repeated(other: &str) -> String {
+    format!("the same bytes are loaded as {other}")
 }
 
 fn park_file(

@@ -3,7 +3,7 @@
 //! Identity is the path. Neither inode nor order of names or times decides whether a file is new. A file that was loaded
 //! is never forgotten, whether it is there or not.
 
-use super::files::state_of;
+use super::files::{free_duplicates, state_of};
 use super::lock::iso;
 use super::record::{REMARK_EXISTED_BEFORE, REMARK_OVERWRITE_IGNORED};
 use super::{CheckpointStore, FileEvent, FileRecord, FileState, Reconciled, stored};
@@ -119,7 +119,8 @@ impl CheckpointStore {
     }
 
     /// The content is not the one that was loaded. Returns what it is now: `park` parks it as `changed_after_load` and
-    /// names both sizes, `ignore` keeps it loaded, `replace` makes it pending in the place of its earlier rows.
+    /// names both sizes, `ignore` keeps it loaded, `replace` makes it pending in the place of its earlier rows, and with it
+    /// the files that were skipped as its duplicates.
     pub fn confirm_changed(
         &mut self,
         file: &LandingFile,
@@ -153,6 +154,7 @@ impl CheckpointStore {
                 }
                 AllowOverwrites::Ignore => ignore_overwrite(transaction, state, file)?,
                 AllowOverwrites::Replace => {
+                    free_duplicates(transaction, &file.path)?;
                     transaction.prepare_cached(UPDATE_REPLACE)?.execute((
                         &file.path,
                         state.as_str(),
