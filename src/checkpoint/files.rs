@@ -195,6 +195,11 @@ impl CheckpointStore {
 
     /// The files that a reset would take, in path order. The caller leaves out those that are no longer there.
     pub fn reset_candidates(&self, selector: &Selector) -> Result<Vec<FileRecord>> {
+        if let Selector::Glob(path) = selector
+            && let Some(record) = self.file(path)?
+        {
+            return Ok(vec![record]);
+        }
         let takes: Box<dyn Fn(&FileRecord) -> bool> = match selector {
             Selector::All => Box::new(|_| true),
             Selector::Failed => Box::new(|record| record.state == FileState::Parked),
@@ -649,6 +654,29 @@ mod tests {
             (bench.state("c"), bench.file("c").reason.as_deref()),
             (FileState::Parked, Some("vanished"))
         );
+    }
+
+    #[test]
+    fn text_that_is_a_path_means_that_file() {
+        let mut bench = Bench::new();
+        let paths = [
+            r"a[1.json",
+            r"a\\b",
+            r"a\xFF",
+            "day/x1.json",
+            "day/x[1].json",
+        ];
+        let files: Vec<(&str, u64, i64)> = paths.iter().map(|path| (*path, 1, 1)).collect();
+        bench.see(&files);
+        let chosen = |text: &str| {
+            let selector = Selector::Glob(text.into());
+            bench.store.reset_candidates(&selector).map(names)
+        };
+        for path in paths {
+            assert_eq!(chosen(path).unwrap(), [path]);
+        }
+        assert_eq!(chosen("x[1].json").unwrap(), ["day/x1.json"]);
+        assert!(chosen("b[1.json").is_err());
     }
 
     #[test]

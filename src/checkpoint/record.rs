@@ -187,7 +187,8 @@ pub struct Counts {
 /// Which files a reset takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// By pattern: without `/` on the file name, with `/` on the relative path.
+    /// The one file of this path, as `files` prints it; if there is none, by pattern: without `/` on the file name, with
+    /// `/` on the relative path.
     Glob(String),
     /// Every parked file.
     Failed,
