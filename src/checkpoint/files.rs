@@ -14,6 +14,9 @@ const COLUMNS: &str = "path, state, size, modified_at, content_hash, rows_loaded
     bronze_version, discovered_at, loaded_at, attempts, next_try_at, reason, detail, replaces, loaded_size, \
     loaded_modified_at, changed_at";
 
+const SELECT_CLEAN_FAILED: &str = "
+    SELECT count(*) FROM files WHERE state = 'loaded' AND reason = ?1";
+
 /// Files of the same content that are loaded with no records, since those of this one stand for theirs. Not by their
 /// remark: another one may have taken its place.
 const SELECT_DUPLICATES: &str = "
@@ -170,6 +173,14 @@ impl CheckpointStore {
                 next_try_at,
             ))?;
             Ok(())
+        })
+    }
+
+    /// Files whose source could not be moved or deleted and is still there to be cleaned.
+    pub fn clean_failed_count(&self) -> Result<u64> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(SELECT_CLEAN_FAILED)?;
+            statement.query_row((REMARK_CLEAN_FAILED,), |row| Ok(unsigned(row, 0)))?
         })
     }
 
@@ -654,6 +665,19 @@ mod tests {
             (bench.state("c"), bench.file("c").reason.as_deref()),
             (FileState::Parked, Some("vanished"))
         );
+    }
+
+    #[test]
+    fn failed_clean_ups_are_counted_until_they_succeed() {
+        let mut bench = repeated();
+        assert_eq!(bench.store.clean_failed_count().unwrap(), 1);
+        bench.store.clean_failed("a", "busy", NOW).unwrap();
+        let mut bench = bench.reopen();
+        assert_eq!(bench.store.clean_failed_count().unwrap(), 2);
+        for path in ["a", "b"] {
+            bench.store.confirm_cleaned(path).unwrap();
+        }
+        assert_eq!(bench.store.clean_failed_count().unwrap(), 0);
     }
 
     #[test]
