@@ -8,6 +8,9 @@
 mod common;
 
 use common::TestLoader;
+use landfall::checkpoint::Selector;
+use landfall::rebuild::rebuild_checkpoint;
+use landfall::settings::CleanSource;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -61,6 +64,58 @@ fn file_that_changed_since_it_was_loaded_is_not_deleted() {
     loader.clock.advance(Duration::from_secs(61));
     loader.run();
     assert!(loader.landing("a.jsonl").exists());
+    assert_eq!(loader.bronze_places().len(), 1);
+}
+
+/// Writes other bytes and sets the time back.
+fn overwrite_unseen(path: &Path, text: &str) {
+    let before = fs::metadata(path).unwrap();
+    assert_eq!(before.len(), text.len() as u64);
+    fs::write(path, text).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+}
+
+#[test]
+fn other_bytes_of_the_same_size_and_time_are_not_deleted() {
+    let mut loader = TestLoader::orders();
+    loader.drop_file("a.jsonl", ORDER);
+    loader.drop_file("b.jsonl", ORDER);
+    loader.run();
+    let other = ORDER.replace("new", "odd");
+    overwrite_unseen(&loader.landing("a.jsonl"), &other);
+    loader.settings.source.clean_source = CleanSource::Delete;
+    let report = loader.pipeline().clean_source().unwrap();
+    assert_eq!((report.cleaned, report.failed.len()), (1, 1));
+    assert!(report.failed[0].1.contains("not the one that was loaded"));
+    // The change time of the inode tells, and the content decides.
+    loader.run();
+    let changed = ("parked".to_string(), Some("changed_after_load".to_string()));
+    assert_eq!(loader.file("a.jsonl"), changed);
+    assert_eq!(
+        fs::read_to_string(loader.landing("a.jsonl")).unwrap(),
+        other
+    );
+}
+
+#[test]
+fn file_whose_loaded_content_is_not_known_is_not_deleted() {
+    let mut loader = TestLoader::orders();
+    loader.drop_file("a.jsonl", ORDER);
+    loader.run();
+    loader
+        .block_on(rebuild_checkpoint(&loader.settings, &loader.clock))
+        .unwrap();
+    loader.settings.source.clean_source = CleanSource::Delete;
+    assert_eq!(loader.run().clean_failed, 1);
+    assert!(loader.landing("a.jsonl").exists());
+    let mut pipeline = loader.pipeline();
+    let plan = pipeline.plan_reset(&Selector::All).unwrap();
+    assert!(plan.files[0].detail.as_ref().unwrap().contains("not known"));
+    pipeline.reset(&plan).unwrap();
+    drop(pipeline);
+    loader.run();
+    assert!(!loader.landing("a.jsonl").exists());
     assert_eq!(loader.bronze_places().len(), 1);
 }
 

@@ -133,8 +133,8 @@ impl CheckpointStore {
     }
 
     /// Loaded files whose batch is applied and whose source is not cleaned, in path order; one whose cleaning failed when
-    /// its next try is due. Before the caller moves or deletes a source it compares size and time with the record: a
-    /// file that changed since is not the one that was loaded.
+    /// its next try is due. Before the caller moves or deletes a source it compares the content with the record: a file
+    /// that changed since is not the one that was loaded.
     pub fn to_clean(&self, now: Micros) -> Result<Vec<FileRecord>> {
         let filter = format!(
             "WHERE state = 'loaded' AND reason IS NOT '{REMARK_OVERWRITE_IGNORED}'
