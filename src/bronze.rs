@@ -583,7 +583,8 @@ mod tests {
             FileCount {
                 rows: 2,
                 batch: BatchId(3),
-                modified_at: 5_000_000
+                modified_at: 5_000_000,
+                loaded_at: Some(9_000_000)
             }
         );
         assert_eq!(bronze.last_batch().unwrap(), Some(BatchId(3)));

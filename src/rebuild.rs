@@ -155,7 +155,7 @@ fn loaded_record(
         batch_id: Some(count.batch),
         bronze_version: Some(version),
         discovered_at: now,
-        loaded_at: Some(now),
+        loaded_at: Some(count.loaded_at.unwrap_or(now)),
         attempts: 1,
         next_try_at: None,
         reason: None,

@@ -219,6 +219,7 @@ fn checkpoint_that_is_lost_is_made_again_with_all_that_the_tables_know() {
         )
     };
     let before = ["cleaned.jsonl", "half.jsonl", "refused.jsonl"].map(counts);
+    let loaded_at = program.files()["cleaned.jsonl"]["loaded_at"].clone();
     fs::remove_dir_all(program.path("checkpoints")).unwrap();
     program.drop_file("later.jsonl", two_orders(3));
     assert_eq!(program.run(), 1);
@@ -228,6 +229,12 @@ fn checkpoint_that_is_lost_is_made_again_with_all_that_the_tables_know() {
         before
     );
     assert_eq!((program.bronze(), program.silver()), (bronze, silver));
+    // The size of what is gone is not known, but when it was loaded is.
+    let cleaned = &program.files()["cleaned.jsonl"];
+    assert_eq!(
+        (&cleaned["size"], &cleaned["loaded_at"]),
+        (&Value::Null, &loaded_at)
+    );
     assert_eq!(program.run(), 3);
     assert_eq!(program.bronze_places().len(), 6);
     assert_eq!(program.quarantine().len(), 2);

@@ -50,6 +50,18 @@ pub struct FileRecord {
     pub changed_at: Option<Micros>,
 }
 
+impl FileRecord {
+    /// Bytes, as last seen; `None` for a file of a rebuilt checkpoint that is gone or is another one now.
+    pub fn known_size(&self) -> Option<u64> {
+        let is_loaded = matches!(self.state, FileState::Loaded | FileState::Cleaned);
+        let is_unknown = is_loaded
+            && self.size == 0
+            && self.loaded_size.is_none()
+            && self.content_hash.is_none();
+        (!is_unknown).then_some(self.size)
+    }
+}
+
 /// What decoding found for one file of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOutcome {

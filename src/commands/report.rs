@@ -42,7 +42,8 @@ pub(crate) fn files(command: &Files) -> Result<()> {
         vec![
             file.path.clone(),
             file.state.to_string(),
-            file.size.to_string(),
+            file.known_size()
+                .map_or_else(String::new, |size| size.to_string()),
             file.rows_loaded.to_string(),
             file.rows_quarantined.to_string(),
             file.batch_id
@@ -102,7 +103,7 @@ fn file_json(file: &FileRecord) -> Value {
     json!({
         "path": file.path,
         "state": file.state.as_str(),
-        "size": file.size,
+        "size": file.known_size(),
         "modified_at": time_text(file.modified_at),
         "content_hash": file.content_hash,
         "rows_loaded": file.rows_loaded,

@@ -7,7 +7,7 @@
 use super::state::DataFile;
 use super::stats::StatValue;
 use super::{AppTransaction, CommitOutcome, Operation, Table, TableCommit};
-use crate::change::{BATCH_ID, BatchId, FILE_MODIFIED_AT, FILE_PATH, Version};
+use crate::change::{BATCH_ID, BatchId, FILE_MODIFIED_AT, FILE_PATH, LOADED_AT, Version};
 use crate::clock::Micros;
 use crate::crash::{CrashPoint, CrashSwitch};
 use crate::error::{Error, ErrorKind, Result};
@@ -85,6 +85,8 @@ pub struct FileCount {
     pub batch: BatchId,
     /// Microseconds since the epoch; 0 where the table does not keep it.
     pub modified_at: Micros,
+    /// When that batch was loaded; `None` where the table does not keep it.
+    pub loaded_at: Option<Micros>,
 }
 
 /// Rows that leave with replaced landing files, and what comes back of their data files.
@@ -356,7 +358,7 @@ pub async fn files_of_version(table: &Table, version: Version) -> Result<Version
 pub fn counts_by_file(table: &Table) -> Result<BTreeMap<String, FileCount>> {
     let mut columns = vec![FILE_PATH.to_owned(), BATCH_ID.to_owned()];
     if table.schema().index_of(FILE_MODIFIED_AT).is_ok() {
-        columns.push(FILE_MODIFIED_AT.to_owned());
+        columns.extend([FILE_MODIFIED_AT, LOADED_AT].map(str::to_owned));
     }
     let mut counts = BTreeMap::new();
     for file in table.files() {
@@ -375,10 +377,11 @@ fn count_rows(rows: &RecordBatch, counts: &mut BTreeMap<String, FileCount>) -> R
             "{FILE_PATH} or {BATCH_ID} is of another type"
         )));
     };
-    let times = rows
-        .columns()
-        .get(2)
-        .and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
+    let times_of = |column: usize| {
+        let times = rows.columns().get(column)?;
+        times.as_primitive_opt::<TimestampMicrosecondType>()
+    };
+    let (modified, loaded) = (times_of(2), times_of(3));
     if names.null_count() > 0 || batches.null_count() > 0 {
         return Err(Error::disagreement(format!(
             "a row has no {FILE_PATH} or no {BATCH_ID}"
@@ -395,13 +398,15 @@ fn count_rows(rows: &RecordBatch, counts: &mut BTreeMap<String, FileCount>) -> R
             .last()
             .map_or(row + 1, |last| last + 1);
         let batch = BatchId(batches.value(row));
-        let modified_at = times.map_or(0, |times| times.value(row));
+        let modified_at = modified.map_or(0, |times| times.value(row));
+        let loaded_at = loaded.map(|times| times.value(row));
         let run = (end - row) as i64;
         match counts.get_mut(names.value(row)) {
             Some(count) => {
                 count.rows += run;
                 if batch > count.batch {
                     (count.batch, count.modified_at) = (batch, modified_at);
+                    count.loaded_at = loaded_at;
                 }
             }
             None => {
@@ -409,6 +414,7 @@ fn count_rows(rows: &RecordBatch, counts: &mut BTreeMap<String, FileCount>) -> R
                     rows: run,
                     batch,
                     modified_at,
+                    loaded_at,
                 };
                 counts.insert(names.value(row).to_owned(), count);
             }
