@@ -22,7 +22,7 @@ mod walk;
 
 pub use lock::{Holder, Lock, holder};
 pub use record::{
-    ApplyCounters, BatchRecord, BatchState, Counts, FileOutcome, FileRecord, OutcomeKind,
+    ApplyCounters, BatchRecord, BatchState, Counts, FileOutcome, FileRecord, Ledger, OutcomeKind,
     Reconciled, Selector,
 };
 pub use state::{FileEvent, FileState};

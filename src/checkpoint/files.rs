@@ -1,7 +1,7 @@
 //! The ledger of files: look at it, reset, clean, rebuild. What a listing means for it is in `reconcile`.
 
 use super::record::{REMARK_CLEAN_FAILED, REMARK_OVERWRITE_IGNORED};
-use super::{CheckpointStore, Counts, FileEvent, FileRecord, FileState, Selector, stored};
+use super::{CheckpointStore, Counts, FileEvent, FileRecord, FileState, Ledger, Selector, stored};
 use crate::batch::BatchId;
 use crate::change::Version;
 use crate::clock::Micros;
@@ -77,6 +77,25 @@ impl CheckpointStore {
                 each(record);
                 Ok(())
             }),
+        })
+    }
+
+    /// Every file, and the id of the next batch, as they stood at one moment, also while a loader runs.
+    pub fn ledger(&self) -> Result<Ledger> {
+        self.read(|connection| {
+            // The first read fixes what the others see.
+            let snapshot = connection.unchecked_transaction()?;
+            let next =
+                snapshot.query_row("SELECT next_batch_id FROM meta", [], |row| row.get(0))?;
+            let mut files = Vec::new();
+            for_each_file(&snapshot, "ORDER BY path", &mut |record| {
+                files.push(record);
+                Ok(())
+            })?;
+            Ok(Ledger {
+                next_batch_id: BatchId(next),
+                files,
+            })
         })
     }
 

@@ -60,6 +60,20 @@ impl FileRecord {
             && self.content_hash.is_none();
         (!is_unknown).then_some(self.size)
     }
+
+    /// Whether bronze or quarantine holds records of it.
+    pub fn holds_records(&self) -> bool {
+        self.rows_loaded > 0 || self.rows_quarantined > 0
+    }
+}
+
+/// The whole ledger at one moment.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// Above the id of every batch that was planned by then.
+    pub next_batch_id: BatchId,
+    /// Every file, in path order.
+    pub files: Vec<FileRecord>,
 }
 
 /// What decoding found for one file of a batch.

@@ -5,42 +5,24 @@ use crate::cli::JsonMode;
 use crate::cli::checked::Verify;
 use crate::message::{Level, Messages};
 use crate::output;
-use landfall::bronze::BronzeTable;
-use landfall::checkpoint::CheckpointStore;
-use landfall::error::{Error, Result};
-use landfall::quarantine::QuarantineTable;
-use landfall::silver::SilverTable;
-use landfall::verify::{VerifyReport, verify as audit};
+use landfall::error::Result;
+use landfall::verify::{VerifyReport, verify_pipeline as audit};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// Prints what the audit found; 1 where anything disagrees.
 pub(crate) async fn verify(command: Verify, messages: Messages) -> Result<ExitCode> {
     let pipeline = &command.pipeline;
-    let checkpoint = CheckpointStore::open_read_only(&pipeline.checkpoint)?.ok_or_else(|| {
-        Error::disagreement(format!(
-            "there is no checkpoint at {}",
-            pipeline.checkpoint.display()
-        ))
-        .hint(format!(
-            "landfall run {0} loads files, landfall rebuild {0} checkpoint makes a lost one again",
-            pipeline.name
-        ))
-    })?;
-    let bronze = BronzeTable::open(&pipeline.bronze.path).await?;
-    let quarantine = QuarantineTable::open(&pipeline.bronze.quarantine_path()).await?;
-    let word = pipeline.source.unavailable_value.clone();
-    let silver = match &pipeline.silver {
-        Some(silver) => Some(SilverTable::open(silver, word, checkpoint.pipeline_id()).await?),
-        None => None,
-    };
-    let report = audit(&checkpoint, bronze.as_ref(), &quarantine, silver.as_ref())?;
+    let report = audit(pipeline).await?;
     match command.json {
         Some(JsonMode::Lines) => {
             output::print_json_list(&[report_json(&pipeline.name, &report)], JsonMode::Lines)?
         }
         Some(JsonMode::Document) => output::print_json(&report_json(&pipeline.name, &report))?,
         None => output::print_text(&report_text(&pipeline.name, &report))?,
+    }
+    if let Some(unsettled) = &report.unsettled {
+        messages.say(Level::Warning, &format!("{}: {unsettled}", pipeline.name));
     }
     if report.is_clean() {
         return Ok(ExitCode::SUCCESS);
@@ -62,6 +44,7 @@ fn report_json(name: &str, report: &VerifyReport) -> Value {
         "quarantined": report.files.quarantined,
         "disagreeing_files": report.files.disagreeing.iter().map(file).collect::<Vec<_>>(),
         "silver_behind": report.silver_behind,
+        "unsettled": report.unsettled,
         "silver": report.silver.as_ref().map(|silver| json!({
             "missing": silver.missing,
             "differing": silver.differing,
