@@ -111,7 +111,7 @@ pub struct RunSummary {
     pub records_quarantined: u64,
     /// Files that still wait.
     pub files_pending: u64,
-    /// Source files whose clean-up failed in this run.
+    /// Source files whose clean-up failed, all of them.
     pub clean_failed: u64,
     /// Folders or files below the landing folder that the last listing could not look at.
     pub folders_unreadable: u64,
@@ -186,6 +186,7 @@ impl Loader {
         self.summary.files_parked = counts.parked;
         self.summary.records_quarantined = counts.rows_quarantined;
         self.summary.files_pending = counts.pending + counts.planned;
+        self.summary.clean_failed = self.pipeline.checkpoint.clean_failed_count()?;
         Ok(self.summary)
     }
 
@@ -442,7 +443,6 @@ impl Loader {
 
     fn clean(&mut self, tell: &mut dyn FnMut(LoaderEvent)) -> Result<()> {
         let report = self.pipeline.clean_source()?;
-        self.summary.clean_failed += report.failed.len() as u64;
         if report != CleanReport::default() {
             tell(LoaderEvent::Cleaned(report));
         }

@@ -24,6 +24,7 @@ use crate::delta::{AppTransaction, repair_tail};
 use crate::error::{Error, Result};
 use crate::events::check_rules;
 use crate::load::{LoadContext, LoadedBatch, load};
+use crate::plural::counted;
 use crate::quarantine::QuarantineTable;
 use crate::schema::{TableSchema, ddl_type};
 use crate::settings::{KeyIndexMode, PipelineSettings};
@@ -495,8 +496,8 @@ impl Pipeline {
         if !lost.is_empty() {
             self.checkpoint.reset(&lost)?;
             notes.push(format!(
-                "{} files whose rows were in the damaged entry are loaded again",
-                lost.len()
+                "{} whose rows were in the damaged entry to be loaded again",
+                counted(lost.len() as u64, "file")
             ));
         }
         let (Some(bronze), Some(silver)) = (&self.bronze, &mut self.silver) else {
