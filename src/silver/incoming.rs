@@ -13,7 +13,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::row::OwnedRow;
 
 /// About so many events are folded at once.
-const PART_EVENTS_MAX: usize = 1_000_000;
+const PART_EVENTS_MAX: usize = 500_000;
 /// Keys that are looked at for each part, to find where the ranges begin.
 const SAMPLES_OF_PART: usize = 500;
 
