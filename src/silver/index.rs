@@ -425,3 +425,241 @@ fn new_seed() -> u64 {
 fn unusable(path: &Path, error: &std::io::Error) -> Error {
     Error::unavailable(format!("key index {}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delta::{Operation, TableCommit, TableSpec};
+    use crate::settings::{FlagValue, Request, Settings};
+    use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
+    use arrow::datatypes::Int64Type;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    fn rows(keys: &[i64], status: &str) -> RecordBatch {
+        let columns: [(&str, ArrayRef, bool); 4] = [
+            ("id", Arc::new(Int64Array::from(keys.to_vec())), true),
+            (
+                "status",
+                Arc::new(StringArray::from(vec![status; keys.len()])),
+                true,
+            ),
+            ("seq", Arc::new(Int64Array::from(keys.to_vec())), true),
+            (
+                "deleted",
+                Arc::new(BooleanArray::from(vec![false; keys.len()])),
+                true,
+            ),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+    }
+
+    async fn silver(folder: &Path, keys: &[i64]) -> Table {
+        let rows = rows(keys, "old");
+        let spec = TableSpec {
+            schema: rows.schema(),
+            partition_by: Vec::new(),
+            change_data_feed: true,
+            deletion_vectors: true,
+            name: None,
+            description: None,
+            properties: BTreeMap::new(),
+        };
+        let mut table = Table::create(&folder.join("silver"), &spec).await.unwrap();
+        add(&mut table, &rows).await;
+        table
+    }
+
+    async fn add(table: &mut Table, rows: &RecordBatch) -> String {
+        let mut commit = TableCommit::new(Operation::Merge);
+        commit.adds = table
+            .write_rows(rows.schema(), std::slice::from_ref(rows))
+            .await
+            .unwrap();
+        let path = commit.adds[0].path.clone();
+        let _ = table.commit(commit).await.unwrap();
+        path
+    }
+
+    fn plan(table: &Table, folder: &Path) -> (SilverPlan, Comparators) {
+        let flag = |key: &'static str, text: String| FlagValue {
+            key,
+            flag: key.into(),
+            text,
+        };
+        let at = |name: &str| folder.join(name).display().to_string();
+        let request = Request {
+            config: None,
+            folder: folder.to_path_buf(),
+            pipelines: Vec::new(),
+            name: Some("p".into()),
+            flags: vec![
+                flag("source.path", at("landing")),
+                flag("checkpoint", at("c.db")),
+                flag("bronze.path", at("bronze")),
+                flag("silver.path", at("silver")),
+                flag("silver.keys", "id".into()),
+                flag("silver.sequence_by", "seq".into()),
+            ],
+            environment: &|_| None,
+        };
+        let settings = Settings::load(&request)
+            .unwrap()
+            .pipelines
+            .remove(0)
+            .silver
+            .unwrap();
+        let plan = SilverPlan::resolve(&settings, None, &table.schema())
+            .unwrap()
+            .unwrap();
+        let comparators = Comparators::new(&plan).unwrap();
+        (plan, comparators)
+    }
+
+    /// For each key, whether it is there and what its status is.
+    fn look_up(
+        index: &KeyIndex,
+        table: &Table,
+        plan: &SilverPlan,
+        comparators: &Comparators,
+        keys: &[i64],
+    ) -> Vec<Option<String>> {
+        let comparable = comparators
+            .keys
+            .rows(&plan.key_columns(&rows(keys, "")))
+            .unwrap();
+        let keys: Vec<&[u8]> = (0..keys.len())
+            .map(|row| comparable.row(row).data())
+            .collect();
+        let mut deleted = |path: &str| {
+            table
+                .file(path)
+                .map(|file| table.deleted_rows(file))
+                .transpose()
+        };
+        let Lookup::Rows(found) = index.lookup(&keys, &mut deleted).unwrap() else {
+            panic!("unsure")
+        };
+        let status = |hit: &IndexHit<'_>| {
+            let row = index.rows(table, &[hit]).unwrap();
+            let stored = table
+                .take(table.file(hit.file).unwrap(), &["id".into()], &[hit.row])
+                .unwrap();
+            assert_eq!(
+                stored.column(0).as_primitive::<Int64Type>().value(0),
+                row.column(0).as_primitive::<Int64Type>().value(0)
+            );
+            row.column(1).as_string::<i32>().value(0).to_string()
+        };
+        found.iter().map(|hit| hit.as_ref().map(status)).collect()
+    }
+
+    fn some(status: &str) -> Option<String> {
+        Some(status.to_string())
+    }
+
+    #[tokio::test]
+    async fn index_that_is_missing_cut_or_of_another_table_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = silver(folder.path(), &[1, 2]).await;
+        let (plan, comparators) = plan(&table, folder.path());
+        let keys = folder.path().join("keys");
+        assert!(KeyIndex::open(&keys, &table, &plan).unwrap().is_none());
+        KeyIndex::build(&keys, &table, &plan, &comparators)
+            .unwrap()
+            .unwrap();
+        assert!(KeyIndex::open(&keys, &table, &plan).unwrap().is_some());
+        let elsewhere = tempfile::tempdir().unwrap();
+        let other = silver(elsewhere.path(), &[1, 2]).await;
+        assert!(KeyIndex::open(&keys, &other, &plan).unwrap().is_none());
+        let run = fs::read_dir(&keys).unwrap().next().unwrap().unwrap().path();
+        let bytes = fs::read(&run).unwrap();
+        fs::write(&run, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(KeyIndex::open(&keys, &table, &plan).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn deleted_row_is_absent_and_the_newest_row_of_a_key_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut table = silver(folder.path(), &[1, 2, 3, 4, 5, 6]).await;
+        let (plan, comparators) = plan(&table, folder.path());
+        let mut index = KeyIndex::build(&folder.path().join("keys"), &table, &plan, &comparators)
+            .unwrap()
+            .unwrap();
+        let first = table.files().next().unwrap().path.clone();
+        let gone = BTreeMap::from([(first, RoaringTreemap::from_iter([1, 2]))]);
+        let (removes, mut adds) = table.delete_rows(&gone).await.unwrap();
+        let fresh = rows(&[2, 9], "new");
+        adds.extend(
+            table
+                .write_rows(fresh.schema(), std::slice::from_ref(&fresh))
+                .await
+                .unwrap(),
+        );
+        let mut commit = TableCommit::new(Operation::Merge);
+        (commit.removes, commit.adds) = (removes, adds);
+        let _ = table.commit(commit).await.unwrap();
+        assert!(
+            index
+                .catch_up(&table, &plan, &comparators, None)
+                .await
+                .unwrap()
+        );
+        let found = look_up(&index, &table, &plan, &comparators, &[1, 2, 3, 9, 7]);
+        assert_eq!(found, [some("old"), some("new"), None, some("new"), None]);
+    }
+
+    #[tokio::test]
+    async fn many_versions_merge_into_few_runs_and_open_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let all: Vec<i64> = (0..200).collect();
+        let mut table = silver(folder.path(), &all).await;
+        let (plan, comparators) = plan(&table, folder.path());
+        let keys = folder.path().join("keys");
+        let mut index = KeyIndex::build(&keys, &table, &plan, &comparators)
+            .unwrap()
+            .unwrap();
+        for version in 0..40_i64 {
+            let fresh = rows(&[1_000 + version], "new");
+            let path = add(&mut table, &fresh).await;
+            assert!(
+                index
+                    .catch_up(&table, &plan, &comparators, Some((&path, &fresh)))
+                    .await
+                    .unwrap()
+            );
+        }
+        assert!(
+            index.runs.len() <= RUNS_MAX + 1,
+            "{} runs",
+            index.runs.len()
+        );
+        drop(index);
+        let index = KeyIndex::open(&keys, &table, &plan).unwrap().unwrap();
+        assert_eq!(index.version(), table.version());
+        let wanted: Vec<i64> = (0..200).chain(1_000..1_040).collect();
+        let found = look_up(&index, &table, &plan, &comparators, &wanted);
+        assert!(found.iter().all(Option::is_some));
+        assert_eq!(
+            look_up(&index, &table, &plan, &comparators, &[5_000]),
+            [None]
+        );
+    }
+
+    #[tokio::test]
+    async fn version_that_brought_most_rows_is_not_caught_up_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut table = silver(folder.path(), &[1]).await;
+        let (plan, comparators) = plan(&table, folder.path());
+        let mut index = KeyIndex::build(&folder.path().join("keys"), &table, &plan, &comparators)
+            .unwrap()
+            .unwrap();
+        add(&mut table, &rows(&[2, 3, 4], "new")).await;
+        assert!(
+            !index
+                .catch_up(&table, &plan, &comparators, None)
+                .await
+                .unwrap()
+        );
+    }
+}
