@@ -12,7 +12,9 @@ use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{self, Comparators, EventPool};
 use crate::silver::refold::{self, KeySet};
 use crate::silver::scd1::{self, Decision, Fates, FoldedRow, OldRow, Standing, Values};
-use arrow::array::{Array, ArrayRef, AsArray, DynComparator, RecordBatch, make_comparator};
+use arrow::array::{
+    Array, ArrayRef, AsArray, DynComparator, RecordBatch, UInt32Array, make_comparator,
+};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use std::cmp::Ordering;
@@ -216,17 +218,16 @@ impl Merge<'_> {
         if groups.is_empty() {
             return Ok(RowChanges::none(&self.schema));
         }
+        let firsts: UInt32Array = groups
+            .iter()
+            .map(|&group| self.pool.events(group).first().copied())
+            .collect();
+        let key_columns = self.plan.keys.iter();
+        let key_columns =
+            key_columns.map(|&place| pool::gather(&self.pool.columns[place], &firsts));
         let some = KeySet::Some {
-            keys: groups
-                .iter()
-                .map(|&group| self.pool.key(group))
-                .collect::<HashSet<_>>(),
-            columns: self
-                .plan
-                .keys
-                .iter()
-                .map(|&place| self.pool.columns[place].clone())
-                .collect(),
+            keys: groups.iter().map(|&group| self.pool.key(group)).collect(),
+            columns: key_columns.collect::<Result<_>>()?,
         };
         let (wanted, pool) = folded_part(self.bronze, self.plan, &self.schema, &some)?;
         let keys: Vec<&[u8]> = (0..pool.groups.len())

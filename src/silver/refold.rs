@@ -57,18 +57,39 @@ pub fn events_of(
         .collect();
     let files = candidates(bronze, plan, keys);
     let parts = in_parallel(files.len(), |file| {
-        let mut kept = Vec::new();
-        for scanned in bronze.scan(files[file], &columns)? {
-            let rows = scanned?.rows;
-            let rows = filter_record_batch(&rows, &holds(&rows, plan, comparators, keys)?)?;
-            if rows.num_rows() > 0 {
-                kept.push(rows);
-            }
-        }
-        Ok(kept)
+        events_in(bronze, files[file], plan, comparators, keys, &columns)
     })?;
     let rows: Vec<RecordBatch> = parts.into_iter().flatten().collect();
     EventPool::new(plan, comparators, &schema, rows)
+}
+
+/// The events of one file. For some keys the key columns alone are scanned, and the rows that hit are read whole.
+fn events_in(
+    bronze: &Table,
+    file: &DataFile,
+    plan: &SilverPlan,
+    comparators: &Comparators,
+    keys: &KeySet<'_>,
+    columns: &[String],
+) -> Result<Vec<RecordBatch>> {
+    let (mut kept, mut hits) = (Vec::new(), Vec::new());
+    let is_some = matches!(keys, KeySet::Some { .. });
+    let key_columns = plan.names(&plan.keys);
+    let scanned_columns = if is_some { &key_columns[..] } else { columns };
+    for scanned in bronze.scan(file, scanned_columns)? {
+        let scanned = scanned?;
+        let holds = holds(&scanned.rows, plan, comparators, keys)?;
+        if is_some {
+            let held = scanned.row_numbers.iter().zip(holds.values());
+            hits.extend(held.filter(|(_, held)| *held).map(|(row, _)| *row));
+        } else {
+            kept.push(filter_record_batch(&scanned.rows, &holds)?);
+        }
+    }
+    if !hits.is_empty() {
+        kept.push(bronze.take(file, columns, &hits)?);
+    }
+    Ok(kept)
 }
 
 /// The columns of bronze that an event is made of: the source's, and its place.
