@@ -392,7 +392,7 @@ mod tests {
             std::fs::create_dir(self.silver()).unwrap();
             let url = url::Url::from_directory_path(self.silver()).unwrap();
             let table = DeltaTable::try_from_url(url).await.unwrap();
-            let table = table
+            table
                 .create()
                 .with_column("Id", DataType::Primitive(PrimitiveType::Long), true, None)
                 .with_column(
@@ -409,11 +409,16 @@ mod tests {
                 )
                 .await
                 .unwrap();
-            let on =
-                HashMap::from([("delta.enableChangeDataFeed".to_string(), "true".to_string())]);
+            self.enable(true).await;
+        }
+
+        /// Turns the change data feed of silver on or off.
+        async fn enable(&self, on: bool) {
+            let name = "delta.enableChangeDataFeed".to_string();
+            let table = open(&self.silver(), None).await.unwrap();
             table
                 .set_tbl_properties()
-                .with_properties(on)
+                .with_properties(HashMap::from([(name, on.to_string())]))
                 .await
                 .unwrap();
         }
@@ -686,7 +691,7 @@ mod tests {
     async fn range_that_the_feed_does_not_hold_names_the_one_it_holds() {
         let lake = Lake::new().await;
         for (from, to, expected) in [
-            (0, None, "does not hold versions 0 to 3"),
+            (0, None, "it is off at version 0"),
             (4, None, "the start is past the newest version: 4"),
             (1, Some(4), "the end is past the newest version: 4"),
             (3, Some(2), "the start 3 is after the end 2"),
@@ -708,24 +713,23 @@ mod tests {
     #[tokio::test]
     async fn start_in_the_middle_of_the_time_before_the_feed_is_refused() {
         let lake = Lake::new().await;
-        let table = open(&lake.silver(), None).await.unwrap();
-        let off = HashMap::from([(
-            "delta.enableChangeDataFeed".to_string(),
-            "false".to_string(),
-        )]);
-        table
-            .set_tbl_properties()
-            .with_properties(off)
-            .await
-            .unwrap();
+        lake.enable(false).await;
         lake.append(&[(7, "unseen", false)]).await;
         let error = lake.changes(5, None).await.unwrap_err();
-        assert_eq!(
-            error.hint_text(),
-            Some("the change data feed is off at the newest version, 5")
-        );
+        assert_eq!(error.hint_text(), Some("versions 1 to 3 can be read"));
         assert!(lake.changes(1, Some(3)).await.is_ok());
         assert!(lake.changes(1, Some(4)).await.is_err());
+        lake.enable(true).await;
+        lake.append(&[(8, "seen", false)]).await;
+        for (from, to) in [(3, None), (5, None), (1, Some(5))] {
+            let error = lake.changes(from, to).await.unwrap_err();
+            assert!(error.message().contains("it is off at version"), "{error}");
+            assert_eq!(
+                error.hint_text(),
+                Some("versions 1 to 3 and versions 6 to 7 can be read")
+            );
+        }
+        assert!(lake.changes(6, None).await.unwrap().starts_with("8 seen"));
     }
 
     #[tokio::test]
@@ -748,16 +752,33 @@ mod tests {
             from: ChangePoint::Timestamp(from),
             to: Some(ChangePoint::Timestamp(to)),
         };
-        for wrong in [range(future, future), range(past, past)] {
-            assert!(feed::changes(&lake.silver(), wrong, &[]).await.is_err());
+        for gap in [range(future, future), range(past, past)] {
+            let none = feed::changes(&lake.silver(), gap, &[]).await.unwrap();
+            assert_eq!(pretty(none).await.unwrap(), "");
+        }
+        let late_start = ChangeRange {
+            from: ChangePoint::Timestamp(future),
+            to: None,
+        };
+        let early_end = ChangeRange {
+            from: ChangePoint::Version(Version(1)),
+            to: Some(ChangePoint::Timestamp(past)),
+        };
+        for wrong in [late_start, early_end] {
+            let error = feed::changes(&lake.silver(), wrong, &[]).await.err();
+            let error = error.unwrap();
+            assert!(error.message().contains("no commit is at or"), "{error}");
         }
         let error = feed::changes(&lake.silver(), range(past, future), &[])
             .await
             .err()
             .unwrap();
         assert!(
-            error.message().contains("does not hold versions 0 to 3"),
+            error.message().contains("it is off at version 0"),
             "{error}"
         );
+        let backwards = feed::changes(&lake.silver(), range(future, past), &[]).await;
+        let error = backwards.err().unwrap();
+        assert!(error.message().contains("is after the end"), "{error}");
     }
 }

@@ -85,15 +85,14 @@ impl TableProvider for ChangesProvider {
         limit: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let resolved = range::check(&self.table, self.range).await;
-        let Resolved { from, to } =
-            resolved.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        if from > to {
+        let resolved = resolved.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let Some(Resolved { from, to }) = resolved else {
             let schema = match projection {
                 Some(columns) => Arc::new(self.schema.project(columns)?),
                 None => self.schema(),
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
-        }
+        };
         let builder = self
             .table
             .clone()

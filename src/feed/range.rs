@@ -13,73 +13,44 @@ use serde_json::Value;
 
 const ENABLED: &str = "delta.enableChangeDataFeed";
 
-/// Commits from `from` to `to`, both counted; none when `from` is larger.
+/// Commits from `from` to `to`, both counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub from: u64,
     pub to: u64,
 }
 
-/// Resolves `range` and makes sure that the feed holds all of it.
-pub(super) async fn check(table: &DeltaTable, range: ChangeRange) -> Result<Resolved> {
+/// Resolves `range` and makes sure that the feed holds all of it; `None` when no commit lies between its two times.
+pub(super) async fn check(table: &DeltaTable, range: ChangeRange) -> Result<Option<Resolved>> {
     let log = Log {
         table,
         latest: latest(table)?,
     };
-    let to = match range.to {
-        None => log.latest,
-        Some(ChangePoint::Version(version)) => number(version)?,
-        Some(ChangePoint::Timestamp(time)) => match log.last_until(time).await? {
-            Some(version) => version,
-            None => {
-                return Err(log
-                    .refuse(format!("no commit is at or before {}", iso(time)))
-                    .await);
-            }
-        },
-    };
-    let from = match range.from {
-        ChangePoint::Version(version) => number(version)?,
-        ChangePoint::Timestamp(time) => match log.first_since(time).await? {
-            Some(version) => version,
-            None => {
-                return Err(log
-                    .refuse(format!("no commit is at or after {}", iso(time)))
-                    .await);
-            }
-        },
-    };
-    if from > log.latest {
-        return Err(log
-            .refuse(format!("the start is past the newest version: {from}"))
-            .await);
-    }
-    if to > log.latest {
-        return Err(log
-            .refuse(format!("the end is past the newest version: {to}"))
-            .await);
-    }
-    if from > to {
-        if is_gap(range) {
-            return Ok(Resolved { from, to });
+    if let (ChangePoint::Timestamp(from), Some(ChangePoint::Timestamp(to))) = (range.from, range.to)
+    {
+        if from > to {
+            let message = format!("the start {} is after the end {}", iso(from), iso(to));
+            return Err(log.refuse(message).await);
         }
-        return Err(log
-            .refuse(format!("the start {from} is after the end {to}"))
-            .await);
+        if log.is_gap(from, to).await? {
+            return Ok(None);
+        }
     }
-    match log.held(from, to).await? {
-        true => Ok(Resolved { from, to }),
-        false => Err(log
-            .refuse(format!(
-                "the change data feed does not hold versions {from} to {to}"
-            ))
-            .await),
+    let to = log.end(range.to).await?;
+    let from = log.start(range.from).await?;
+    let fault = if from > log.latest {
+        Some(format!("the start is past the newest version: {from}"))
+    } else if to > log.latest {
+        Some(format!("the end is past the newest version: {to}"))
+    } else if from > to {
+        Some(format!("the start {from} is after the end {to}"))
+    } else {
+        log.gap_in_feed(from, to).await?
+    };
+    match fault {
+        None => Ok(Some(Resolved { from, to })),
+        Some(fault) => Err(log.refuse(fault).await),
     }
-}
-
-/// Two times in order, with no commit between them.
-fn is_gap(range: ChangeRange) -> bool {
-    matches!((range.from, range.to), (ChangePoint::Timestamp(from), Some(ChangePoint::Timestamp(to))) if from <= to)
 }
 
 fn number(version: Version) -> Result<u64> {
@@ -154,27 +125,71 @@ impl Log<'_> {
         Ok(Some(entry))
     }
 
-    /// Whether the feed was on, and its commits are still there, for all of `from..=to`.
-    async fn held(&self, from: u64, to: u64) -> Result<bool> {
-        let mut known = None;
+    /// The last commit of a range.
+    async fn end(&self, to: Option<ChangePoint>) -> Result<u64> {
+        match to {
+            None => Ok(self.latest),
+            Some(ChangePoint::Version(version)) => number(version),
+            Some(ChangePoint::Timestamp(time)) => match self.last_until(time).await? {
+                Some(version) => Ok(version),
+                None => {
+                    let message = format!("no commit is at or before {}", iso(time));
+                    Err(self.refuse(message).await)
+                }
+            },
+        }
+    }
+
+    /// The first commit of a range.
+    async fn start(&self, from: ChangePoint) -> Result<u64> {
+        match from {
+            ChangePoint::Version(version) => number(version),
+            ChangePoint::Timestamp(time) => match self.first_since(time).await? {
+                Some(version) => Ok(version),
+                None => {
+                    let message = format!("no commit is at or after {}", iso(time));
+                    Err(self.refuse(message).await)
+                }
+            },
+        }
+    }
+
+    /// Whether it is certain that no commit lies between the times; an error when the feed was off there.
+    async fn is_gap(&self, from: DateTime<Utc>, to: DateTime<Utc>) -> Result<bool> {
+        let first = self.first_since(from).await?;
+        let last = self.last_until(to).await?;
+        let before = match (first, last) {
+            (Some(first), Some(last)) if first <= last => return Ok(false),
+            (_, Some(last)) => last,
+            // Commits of that time may have been cleaned up, unless the first of all is still there.
+            (_, None) => return Ok(self.entry(0).await?.is_some()),
+        };
+        match self.enabled_at(before).await? {
+            true => Ok(true),
+            false => {
+                let message = format!("it is off at {}", iso(from));
+                Err(self.refuse(message).await)
+            }
+        }
+    }
+
+    /// What keeps the feed from telling all of `from..=to`; `None` if nothing does.
+    async fn gap_in_feed(&self, from: u64, to: u64) -> Result<Option<String>> {
+        let is_off = |version| Some(format!("it is off at version {version}"));
+        if self.entry(from).await?.is_some() && !self.enabled_at(from).await? {
+            return Ok(is_off(from));
+        }
         for version in from..=to {
             match self.entry(version).await? {
-                None
-                | Some(Entry {
+                None => return Ok(Some(format!("version {version} was cleaned up"))),
+                Some(Entry {
                     enabled: Some(false),
                     ..
-                }) => return Ok(false),
-                Some(Entry {
-                    enabled: Some(true),
-                    ..
-                }) if version == from => known = Some(true),
+                }) => return Ok(is_off(version)),
                 Some(_) => {}
             }
         }
-        match known {
-            Some(enabled) => Ok(enabled),
-            None => self.enabled_at(from).await,
-        }
+        Ok(None)
     }
 
     /// Whether the feed was on at `version`, by the nearest commit that says so.
@@ -244,52 +259,50 @@ impl Log<'_> {
         Ok(first)
     }
 
-    /// The newest run of versions that the feed holds.
-    async fn valid(&self) -> Result<Option<u64>> {
-        let mut first = None;
-        let mut pending = None;
-        for version in (0..=self.latest).rev() {
-            match self.entry(version).await? {
-                Some(Entry { enabled: None, .. }) => pending = Some(version),
-                Some(Entry {
-                    enabled: Some(true),
-                    ..
-                }) => {
-                    first = Some(version);
-                    pending = None;
-                }
-                Some(Entry {
-                    enabled: Some(false),
-                    ..
-                }) => return Ok(first),
-                None => {
-                    let earliest = pending.or(first);
-                    return Ok(match earliest {
-                        Some(earliest) if self.enabled_in_snapshot(earliest).await => {
-                            Some(earliest)
-                        }
-                        _ => first,
-                    });
-                }
+    /// The runs of versions that the feed holds, the oldest first.
+    async fn valid(&self) -> Result<Vec<(u64, u64)>> {
+        let mut earliest = self.latest + 1;
+        let mut switches = Vec::new();
+        while earliest > 0 {
+            let Some(entry) = self.entry(earliest - 1).await? else {
+                break;
+            };
+            switches.push(entry.enabled);
+            earliest -= 1;
+        }
+        let mut enabled = match switches.last() {
+            Some(None) => self.enabled_in_snapshot(earliest).await,
+            _ => false,
+        };
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for (version, switch) in (earliest..).zip(switches.into_iter().rev()) {
+            enabled = switch.unwrap_or(enabled);
+            match runs.last_mut().filter(|(_, last)| last + 1 == version) {
+                Some((_, last)) if enabled => *last = version,
+                _ if enabled => runs.push((version, version)),
+                _ => {}
             }
         }
-        Ok(first)
+        Ok(runs)
     }
 
     /// An error that names the versions that can be read.
     async fn refuse(&self, message: String) -> Error {
         let table = self.table.table_url().path().trim_end_matches('/');
         let error = Error::settings(format!("change data feed of {table}: {message}"));
-        match self.valid().await {
-            Ok(Some(first)) => {
-                error.hint(format!("versions {first} to {} can be read", self.latest))
-            }
-            Ok(None) => error.hint(format!(
-                "the change data feed is off at the newest version, {}",
-                self.latest
-            )),
-            Err(fault) => fault,
-        }
+        let runs = match self.valid().await {
+            Ok(runs) => runs,
+            Err(fault) => return fault,
+        };
+        let run = |(first, last): &(u64, u64)| match first == last {
+            true => format!("version {first}"),
+            false => format!("versions {first} to {last}"),
+        };
+        let runs: Vec<String> = runs.iter().map(run).collect();
+        error.hint(match runs.is_empty() {
+            true => "no version can be read: the feed is off".to_string(),
+            false => format!("{} can be read", runs.join(" and ")),
+        })
     }
 }
 
