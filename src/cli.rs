@@ -288,6 +288,9 @@ pub(crate) struct ChangesArgs {
     /// End with the last commit at or before this time
     #[arg(long, value_name = "U")]
     pub(crate) to_timestamp: Option<String>,
+    /// Print what the whole range changed, by key: one insert, one delete or one update each
+    #[arg(long)]
+    pub(crate) net: bool,
     #[command(flatten)]
     pub(crate) rows: RowsFlag,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 //! A range is checked against the table before anything is read, so a range that the feed cannot answer is an error
 //! that names the range it can answer, never an empty or a wrong result. How rows are printed is left to the caller.
 
+mod net;
 mod provider;
 mod range;
 
@@ -13,7 +14,7 @@ use crate::error::Result;
 use crate::query::{self, Rows};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use deltalake::datafusion::common::Column;
-use deltalake::datafusion::logical_expr::{Expr, case, lit};
+use deltalake::datafusion::logical_expr::{Expr, SortExpr, case, lit};
 use deltalake::datafusion::prelude::DataFrame;
 use std::path::Path;
 
@@ -67,16 +68,38 @@ pub const COMMIT_TIMESTAMP: &str = "_commit_timestamp";
 /// The columns are those of the table and `_change_type`, `_commit_version`, `_commit_timestamp`. Two times between
 /// which no commit lies have no changes. Fails with the kind `Settings` when the feed does not hold the range.
 pub async fn changes(path: &Path, range: ChangeRange, order_by: &[String]) -> Result<Rows> {
-    let table = query::open(path, None).await?;
-    range::check(&table, range).await?;
-    let session = query::session();
-    let frame = DataFrame::new(session.state(), changes_plan(&table, range)?);
+    let frame = frame(path, range).await?;
     let order_by = query::names_in(frame.schema().inner(), order_by);
-    let mut order = vec![column(COMMIT_VERSION).sort(true, false)];
-    order.extend(order_by.iter().map(|name| column(name).sort(true, false)));
+    let mut order = vec![ascending(COMMIT_VERSION)];
+    order.extend(order_by.iter().map(|name| ascending(name)));
     order.push(change_order()?.sort(true, false));
     let sorted = frame.sort(order).map_err(query::plan_error)?;
     query::rows(sorted).await
+}
+
+/// What `range` changed in all at the table at `path`, by key: at most one insert, one delete, or one update of two rows.
+///
+/// The columns are those of [`changes`], the commit is the last that changed the key; in the order of `keys`. Fails like it.
+pub async fn net_changes(path: &Path, range: ChangeRange, keys: &[String]) -> Result<Rows> {
+    let frame = frame(path, range).await?;
+    let keys = query::names_in(frame.schema().inner(), keys);
+    let mut order: Vec<SortExpr> = keys.iter().map(|name| ascending(name)).collect();
+    order.push(ascending(COMMIT_VERSION));
+    order.push(change_order()?.sort(true, false));
+    let sorted = frame.sort(order).map_err(query::plan_error)?;
+    Ok(net::of(query::rows(sorted).await?, keys))
+}
+
+async fn frame(path: &Path, range: ChangeRange) -> Result<DataFrame> {
+    let table = query::open(path, None).await?;
+    // A range that cannot be read is told before anything is printed.
+    range::check(&table, range).await?;
+    let plan = changes_plan(&table, range)?;
+    Ok(DataFrame::new(query::session().state(), plan))
+}
+
+fn ascending(name: &str) -> SortExpr {
+    column(name).sort(true, false)
 }
 
 fn column(name: &str) -> Expr {

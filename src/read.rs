@@ -29,7 +29,10 @@ pub(crate) async fn changes(changes: Changes) -> Result<()> {
         .silver
         .as_ref()
         .ok_or_else(|| no_silver(&changes.pipeline))?;
-    let rows = feed::changes(&silver.path, changes.range, &silver.keys).await?;
+    let rows = match changes.net {
+        true => feed::net_changes(&silver.path, changes.range, &silver.keys).await?,
+        false => feed::changes(&silver.path, changes.range, &silver.keys).await?,
+    };
     output::print_rows(rows, changes.format).await
 }
 

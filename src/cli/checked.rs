@@ -105,6 +105,7 @@ pub(crate) struct Quarantine {
 pub(crate) struct Changes {
     pub(crate) pipeline: PipelineSettings,
     pub(crate) range: ChangeRange,
+    pub(crate) net: bool,
     pub(crate) format: RowFormat,
 }
 
@@ -241,6 +242,7 @@ fn check_changes(global: &Global, args: super::ChangesArgs) -> Result<Changes> {
     let to = change_point("--to-timestamp", args.to_version, args.to_timestamp)?;
     Ok(Changes {
         range: ChangeRange { from, to },
+        net: args.net,
         pipeline: load_one(global, args.pipeline, args.settings.0)?,
         format: row_format(args.rows),
     })

@@ -1,0 +1,150 @@
+//! The change data feed through the real program: ranges, forms of output, net changes.
+#![allow(clippy::unwrap_used, reason = "a test stops by panicking")]
+
+#[path = "common/program.rs"]
+mod program;
+
+use program::{Program, code, lines, order, stderr, stdout};
+use serde_json::Value;
+
+/// Versions of silver: 1 has orders 1 to 3, 2 pays 1 and deletes 2, 3 ships 1 and has order 4.
+fn three_batches() -> Program {
+    let program = Program::orders();
+    load_three(&program);
+    program
+}
+
+fn load_three(program: &Program) {
+    let placed: String = (1..4)
+        .map(|key| order("I", key, "placed", 100, 1))
+        .collect();
+    program.drop_and_load("1.jsonl", placed);
+    let text = order("U", 1, "paid", 100, 2) + &order("D", 2, "placed", 100, 2);
+    program.drop_and_load("2.jsonl", text);
+    let text = order("U", 1, "shipped", 100, 3) + &order("I", 4, "placed", 100, 3);
+    program.drop_and_load("3.jsonl", text);
+}
+
+/// `key kind status @version` of each change that is printed.
+fn told(program: &Program, arguments: &[&str]) -> Vec<String> {
+    let output = program.call(&[&["changes", "orders", "--json=lines"], arguments].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let word = |change: &Value, name: &str| change[name].to_string().replace('"', "");
+    let text = |change: &Value| {
+        let names = ["order_id", "_change_type", "status", "_commit_version"];
+        names.map(|name| word(change, name)).join(" ")
+    };
+    lines(&output).iter().map(text).collect()
+}
+
+/// What is said of a range that cannot be read.
+fn refused(program: &Program, arguments: &[&str]) -> String {
+    let output = program.call(&[&["changes", "orders"], arguments].concat());
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert_eq!(stdout(&output), "");
+    stderr(&output)
+}
+
+#[test]
+fn net_changes_tell_each_key_once_over_any_range() {
+    let program = three_batches();
+    assert_eq!(
+        told(&program, &["--net", "--from-version", "0"]),
+        [
+            "1 insert shipped 3",
+            "2 insert placed 2",
+            "3 insert placed 1",
+            "4 insert placed 3",
+        ]
+    );
+    assert_eq!(
+        told(&program, &["--net", "--from-version", "2"]),
+        [
+            "1 update_preimage placed 3",
+            "1 update_postimage shipped 3",
+            "2 update_preimage placed 2",
+            "2 update_postimage placed 2",
+            "4 insert placed 3",
+        ]
+    );
+    assert_eq!(
+        told(
+            &program,
+            &["--net", "--from-version", "2", "--to-version", "2"]
+        ),
+        told(&program, &["--from-version", "2", "--to-version", "2"])
+    );
+    let later = "2999-01-01";
+    let none = ["--net", "--from-timestamp", later, "--to-timestamp", later];
+    assert_eq!(told(&program, &none), [""; 0]);
+}
+
+#[test]
+fn both_ends_count_by_version_and_by_time() {
+    let program = three_batches();
+    let all = program.changes(0);
+    let times: Vec<&str> = (1..4)
+        .map(|version| {
+            let mut of_version = all
+                .iter()
+                .filter(|change| change["_commit_version"] == version);
+            of_version.next().unwrap()["_commit_timestamp"]
+                .as_str()
+                .unwrap()
+        })
+        .collect();
+    for (first, last) in [(1, 1), (1, 2), (2, 3), (3, 3)] {
+        let (from, to) = (first.to_string(), last.to_string());
+        let by_version = told(&program, &["--from-version", &from, "--to-version", &to]);
+        let (from, to) = (times[first - 1], times[last - 1]);
+        let by_time = told(&program, &["--from-timestamp", from, "--to-timestamp", to]);
+        assert_eq!(by_version, by_time);
+        let expected: usize = [3, 4, 3][first - 1..last].iter().sum();
+        assert_eq!(by_version.len(), expected);
+    }
+    for wrong in [
+        ["--from-version", "4", "--to-version", "4"],
+        ["--from-version", "0", "--to-version", "4"],
+        ["--from-version", "2", "--to-version", "1"],
+        ["--from-timestamp", times[1], "--to-timestamp", times[0]],
+        ["--from-version", "0", "--to-timestamp", "2001-01-01"],
+    ] {
+        let said = refused(&program, &wrong);
+        assert!(said.contains("versions 0 to 3 can be read"), "{said}");
+    }
+    let said = refused(&program, &["--from-timestamp", "2999-01-01"]);
+    assert!(said.contains("versions 0 to 3 can be read"), "{said}");
+}
+
+#[test]
+fn every_form_of_output_has_the_same_changes() {
+    let program = three_batches();
+    let print = |format| {
+        let output = program.call(&[
+            "changes",
+            "orders",
+            "--net",
+            "--from-version",
+            "2",
+            "--format",
+            format,
+        ]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        output
+    };
+    let rows = lines(&print("jsonl"));
+    assert_eq!(rows.len(), 5);
+    let document: Vec<Value> = serde_json::from_str(&stdout(&print("json"))).unwrap();
+    assert_eq!(document, rows);
+    for format in ["csv", "table"] {
+        let text = stdout(&print(format));
+        for row in &rows {
+            let kind = row["_change_type"].as_str().unwrap();
+            let time = row["_commit_timestamp"].as_str().unwrap();
+            let is_it = |line: &&str| line.contains(kind) && line.contains(time);
+            assert!(text.lines().any(|line| is_it(&line)), "{row} in {text}");
+        }
+    }
+    let parquet = print("parquet").stdout;
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+}
