@@ -149,6 +149,21 @@ impl Table {
             .map(String::as_str)
     }
 
+    /// Whether the table tells its readers what changed.
+    pub fn has_change_data_feed(&self) -> bool {
+        self.property(protocol::CHANGE_DATA_FEED)
+            .is_some_and(|on| on.eq_ignore_ascii_case("true"))
+    }
+
+    /// Turns the change data feed on or off from this commit on; nothing else changes.
+    pub async fn set_change_data_feed(&mut self, on: bool) -> Result<CommitOutcome> {
+        let mut commit = TableCommit::new(Operation::SetProperties);
+        commit
+            .properties
+            .insert(protocol::CHANGE_DATA_FEED.to_owned(), on.to_string());
+        self.commit(commit).await
+    }
+
     /// The id that the table was created with; a table made again has another one.
     pub fn id(&self) -> &str {
         self.state.metadata.id()

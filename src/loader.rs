@@ -147,6 +147,9 @@ impl Loader {
             .for_each(|note| tell(LoaderEvent::Note(note)));
         let filter = filter_of(pipeline.settings())?;
         let settler = Settler::new(pipeline.settings().source.settle);
+        if let Some(note) = pipeline.switch_change_data_feed().await? {
+            tell(LoaderEvent::Note(note));
+        }
         let unfinished = pipeline.recover().await?;
         let mut loader = Loader {
             pipeline,

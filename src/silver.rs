@@ -18,7 +18,7 @@ mod write;
 
 use crate::bronze::BronzeTable;
 use crate::change::{DELETED, Version};
-use crate::crash::CrashSwitch;
+use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::{AppTransaction, CommitOutcome, Table, TableSpec, VersionFiles};
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::in_parallel;
@@ -190,6 +190,30 @@ impl SilverTable {
         Ok(counts.into_iter().sum())
     }
 
+    /// Turns the change data feed on or off where the table differs from the settings; the version that did, if any.
+    ///
+    /// If the process stops inside, it is done or not at all.
+    pub async fn switch_change_data_feed(
+        &mut self,
+        crash: &CrashSwitch,
+    ) -> Result<Option<Version>> {
+        let on = self.settings.change_data_feed;
+        let Some(table) = &mut self.table else {
+            return Ok(None);
+        };
+        for _ in 0..COMMIT_ATTEMPTS_MAX {
+            if table.has_change_data_feed() == on {
+                return Ok(None);
+            }
+            crash.reach(CrashPoint::BeforeSilverCommit)?;
+            match table.set_change_data_feed(on).await? {
+                CommitOutcome::Committed(version) => return Ok(Some(version)),
+                CommitOutcome::Conflict => table.reload().await?,
+            }
+        }
+        Err(self.always_written())
+    }
+
     /// Applies version `version` of bronze, which brought `files` and is the next after [`SilverTable::applied_up_to`] that changed rows.
     ///
     /// If the process stops inside, silver holds the version whole or not at all; calling again is harmless.
@@ -245,14 +269,7 @@ impl SilverTable {
             }
             tokio::time::sleep(Duration::from_millis(20 << attempt.min(6))).await;
         }
-        Err(Error::new(
-            ErrorKind::Conflict,
-            format!(
-                "silver {} is written by others all the time",
-                self.settings.path.display()
-            ),
-        )
-        .hint("stop the other writer, then run again"))
+        Err(self.always_written())
     }
 
     /// Compares silver with the fold of all events in bronze; writes nothing. At most `examples_max` differences are shown.
@@ -407,6 +424,12 @@ impl SilverTable {
         table
             .files()
             .any(|file| !table.root().join(&file.path).exists())
+    }
+
+    fn always_written(&self) -> Error {
+        let path = self.settings.path.display();
+        let message = format!("silver {path} is written by others all the time");
+        Error::new(ErrorKind::Conflict, message).hint("stop the other writer, then run again")
     }
 
     fn nothing(&self, bronze_version: Version) -> SilverCommit {

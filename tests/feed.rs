@@ -1,4 +1,4 @@
-//! The change data feed through the real program: ranges, forms of output, net changes.
+//! The change data feed through the real program: ranges, forms of output, net changes, the feed switched on and off.
 #![allow(clippy::unwrap_used, reason = "a test stops by panicking")]
 
 #[path = "common/program.rs"]
@@ -6,6 +6,7 @@ mod program;
 
 use program::{Program, code, lines, order, stderr, stdout};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Versions of silver: 1 has orders 1 to 3, 2 pays 1 and deletes 2, 3 ships 1 and has order 4.
 fn three_batches() -> Program {
@@ -23,6 +24,10 @@ fn load_three(program: &Program) {
     program.drop_and_load("2.jsonl", text);
     let text = order("U", 1, "shipped", 100, 3) + &order("I", 4, "placed", 100, 3);
     program.drop_and_load("3.jsonl", text);
+}
+
+fn version(program: &Program) -> i64 {
+    program.status()["silver"]["version"].as_i64().unwrap()
 }
 
 /// `key kind status @version` of each change that is printed.
@@ -43,6 +48,26 @@ fn refused(program: &Program, arguments: &[&str]) -> String {
     assert_eq!(code(&output), 2, "{}", stderr(&output));
     assert_eq!(stdout(&output), "");
     stderr(&output)
+}
+
+/// Plays the feed from `first` on over `rows`; every image must fit.
+fn replay(program: &Program, first: i64, rows: &mut BTreeSet<String>) {
+    let mut changes = program.changes(first);
+    changes.sort_by_key(|change| {
+        let kind = change["_change_type"].as_str().unwrap();
+        let is_new = !matches!(kind, "update_preimage" | "delete");
+        (change["_commit_version"].as_i64(), is_new)
+    });
+    for mut change in changes {
+        let fields = change.as_object_mut().unwrap();
+        let kind = fields.remove("_change_type").unwrap();
+        fields.retain(|name, _| !name.starts_with('_'));
+        let row = change.to_string();
+        match kind.as_str().unwrap() {
+            "insert" | "update_postimage" => assert!(rows.insert(row.clone()), "{row} is there"),
+            _ => assert!(rows.remove(&row), "{row} is not there"),
+        }
+    }
 }
 
 #[test]
@@ -147,4 +172,55 @@ fn every_form_of_output_has_the_same_changes() {
     }
     let parquet = print("parquet").stdout;
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+}
+
+#[test]
+fn feed_that_is_switched_on_later_tells_from_then_on() {
+    for mode in ["merge_on_read", "copy_on_write"] {
+        let settings = |feed: bool| format!("write_mode = \"{mode}\"\nchange_data_feed = {feed}");
+        let program = Program::with("", &settings(false));
+        load_three(&program);
+        let said = refused(&program, &["--from-version", "0"]);
+        assert!(said.contains("no version can be read"), "{said}");
+        let mut rows: BTreeSet<String> = program.silver().into_iter().collect();
+
+        program.set_silver(&settings(true));
+        program.drop_file("4.jsonl", order("U", 3, "paid", 100, 4));
+        let output = program.call(&["run", "--available-now"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let note = "the change data feed of silver is on from version 4 on";
+        assert!(stderr(&output).contains(note), "{}", stderr(&output));
+        // A second run has nothing to switch.
+        program.load();
+        assert_eq!(version(&program), 5);
+        assert_eq!(
+            told(&program, &["--from-version", "4"]),
+            ["3 update_preimage placed 5", "3 update_postimage paid 5"]
+        );
+        for before in ["0", "3"] {
+            let said = refused(&program, &["--from-version", before]);
+            let expected = format!("it is off at version {before}");
+            assert!(said.contains(&expected), "{said}");
+            assert!(said.contains("versions 4 to 5 can be read"), "{said}");
+        }
+
+        program.set_silver(&settings(false));
+        program.drop_and_load("5.jsonl", order("U", 3, "shipped", 100, 5));
+        assert_eq!(version(&program), 7);
+        let said = refused(&program, &["--from-version", "4"]);
+        assert!(said.contains("it is off at version 6"), "{said}");
+        assert!(said.contains("versions 4 to 5 can be read"), "{said}");
+        let until_off = ["--from-version", "4", "--to-version", "5"];
+        assert_eq!(told(&program, &until_off).len(), 2);
+
+        program.set_silver(&settings(true));
+        program.load();
+        assert_eq!(version(&program), 8);
+        rows.clear();
+        rows.extend(program.silver());
+        program.drop_and_load("6.jsonl", order("D", 3, "", 100, 6));
+        replay(&program, 8, &mut rows);
+        assert_eq!(rows.into_iter().collect::<Vec<_>>(), program.silver());
+        program.assert_sound();
+    }
 }

@@ -40,6 +40,8 @@ pub enum Operation {
     Delete,
     /// Writes the same rows in other files.
     Optimize,
+    /// Sets table properties and touches no row.
+    SetProperties,
 }
 
 impl Operation {
@@ -49,6 +51,7 @@ impl Operation {
             Operation::Merge => "MERGE",
             Operation::Delete => "DELETE",
             Operation::Optimize => "OPTIMIZE",
+            Operation::SetProperties => "SET TBLPROPERTIES",
         }
     }
 
@@ -63,6 +66,7 @@ impl Operation {
                 "notMatchedBySourcePredicates": "[]",
             }),
             Operation::Delete | Operation::Optimize => json!({"predicate": "[]"}),
+            Operation::SetProperties => json!({}),
         };
         match parameters {
             Value::Object(parameters) => parameters,
@@ -131,9 +135,12 @@ pub enum CommitOutcome {
 pub(super) fn actions(state: &TableState, commit: TableCommit) -> Result<Vec<Action>> {
     let info = commit_info(state, &commit);
     let mut actions = Vec::new();
-    if let Some(schema) = &commit.schema {
-        actions.extend(protocol::for_schema(&state.protocol, schema)?.map(Action::Protocol));
-    }
+    let protocol = protocol::for_change(
+        &state.protocol,
+        commit.schema.as_deref(),
+        &commit.properties,
+    )?;
+    actions.extend(protocol.map(Action::Protocol));
     actions.extend(metadata(state, &commit)?.map(Action::Metadata));
     actions.extend(
         commit
@@ -239,6 +246,10 @@ fn new_info(metrics: Map<String, Value>) -> CommitInfo {
 
 fn commit_info(state: &TableState, commit: &TableCommit) -> CommitInfo {
     let mut parameters = commit.operation.parameters(&state.partition_by);
+    if commit.operation == Operation::SetProperties {
+        let properties = json!(commit.properties).to_string();
+        parameters.insert("properties".to_owned(), Value::String(properties));
+    }
     parameters.extend(commit.parameters.clone());
     let blind = commit.operation == Operation::Write && commit.removes.is_empty();
     CommitInfo {

@@ -116,7 +116,7 @@ fn properties(spec: &TableSpec) -> BTreeMap<String, String> {
         ),
     ]);
     if spec.change_data_feed {
-        properties.insert("delta.enableChangeDataFeed".into(), "true".into());
+        properties.insert(protocol::CHANGE_DATA_FEED.into(), "true".into());
     }
     if spec.deletion_vectors {
         properties.insert("delta.enableDeletionVectors".into(), "true".into());

@@ -7,8 +7,11 @@ use arrow::datatypes::{DataType, Schema, TimeUnit};
 use delta_kernel::schema::{ArrayType, DataType as KernelType, MapType, StructType};
 use deltalake::kernel::{Metadata, Protocol};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// The table property that turns the change data feed on.
+pub(super) const CHANGE_DATA_FEED: &str = "delta.enableChangeDataFeed";
 
 const KNOWN: [&str; 6] = [
     "appendOnly",
@@ -155,24 +158,22 @@ pub(super) fn for_new_table(
     })
 }
 
-/// The protocol that a wider schema needs; `None` if the present one does.
-pub(super) fn for_schema(present: &Protocol, schema: &Schema) -> Result<Option<Protocol>> {
+/// The protocol that a new schema and new properties need; `None` if the present one does.
+pub(super) fn for_change(
+    present: &Protocol,
+    schema: Option<&Schema>,
+    properties: &BTreeMap<String, String>,
+) -> Result<Option<Protocol>> {
     let protocol = serde_json::to_value(present)
         .map_err(|error| Error::bug(format!("protocol does not serialize: {error}")))?;
-    let mut reader = features(&protocol, "readerFeatures");
-    if !has_timestamp_ntz(schema) || reader.contains("timestampNtz") {
-        return Ok(None);
-    }
     let number = |name: &str| {
         protocol
             .get(name)
             .and_then(Value::as_i64)
             .unwrap_or_default()
     };
+    let mut reader = features(&protocol, "readerFeatures");
     let mut writer = features(&protocol, "writerFeatures");
-    if number("minReaderVersion") == 2 {
-        reader.insert("columnMapping".into());
-    }
     // A legacy version stands for these features; a list must name them.
     let legacy = [
         (2, "appendOnly"),
@@ -188,8 +189,30 @@ pub(super) fn for_schema(present: &Protocol, schema: &Schema) -> Result<Option<P
         .iter()
         .filter(|(since, _)| version < 7 && version >= *since);
     writer.extend(implied.map(|(_, feature)| (*feature).to_owned()));
-    for list in [&mut reader, &mut writer] {
-        list.insert("timestampNtz".into());
+    let needs_ntz = schema.is_some_and(has_timestamp_ntz) && !reader.contains("timestampNtz");
+    let turns_feed_on = properties
+        .get(CHANGE_DATA_FEED)
+        .is_some_and(|on| on == "true");
+    if !needs_ntz && (!turns_feed_on || writer.contains("changeDataFeed")) {
+        return Ok(None);
+    }
+    if turns_feed_on {
+        writer.insert("changeDataFeed".into());
+    }
+    let lists_reader_features = number("minReaderVersion") == 3;
+    if !needs_ntz && !lists_reader_features {
+        let reader = number("minReaderVersion");
+        let new =
+            json!({"minReaderVersion": reader, "minWriterVersion": 7, "writerFeatures": writer});
+        return build(new).map(Some);
+    }
+    if number("minReaderVersion") == 2 {
+        reader.insert("columnMapping".into());
+    }
+    if needs_ntz {
+        for list in [&mut reader, &mut writer] {
+            list.insert("timestampNtz".into());
+        }
     }
     let new = json!({
         "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": reader, "writerFeatures": writer,
@@ -259,12 +282,54 @@ mod tests {
         let ntz = DataType::Timestamp(TimeUnit::Microsecond, None);
         let schema = Schema::new(vec![Field::new("t", ntz, true)]);
         let old = build(json!({"minReaderVersion": 1, "minWriterVersion": 4})).unwrap();
-        let new = for_schema(&old, &schema).unwrap().unwrap();
+        let none = BTreeMap::new();
+        let new = for_change(&old, Some(&schema), &none).unwrap().unwrap();
         let listed = features(&serde_json::to_value(&new).unwrap(), "writerFeatures");
         assert!(
             listed.contains("timestampNtz") && listed.contains("changeDataFeed"),
             "{listed:?}"
         );
-        assert!(for_schema(&new, &schema).unwrap().is_none());
+        assert!(for_change(&new, Some(&schema), &none).unwrap().is_none());
+    }
+
+    #[test]
+    fn feed_that_is_turned_on_later_is_listed_beside_what_the_version_stood_for() {
+        let on = BTreeMap::from([(CHANGE_DATA_FEED.to_owned(), "true".to_owned())]);
+        let off = BTreeMap::from([(CHANGE_DATA_FEED.to_owned(), "false".to_owned())]);
+        let vectors = json!({
+            "minReaderVersion": 3, "minWriterVersion": 7,
+            "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"],
+        });
+        for (old, expected) in [
+            (
+                json!({"minReaderVersion": 1, "minWriterVersion": 2}),
+                json!({
+                    "minReaderVersion": 1, "minWriterVersion": 7,
+                    "writerFeatures": ["appendOnly", "changeDataFeed", "invariants"],
+                }),
+            ),
+            (
+                vectors,
+                json!({
+                    "minReaderVersion": 3, "minWriterVersion": 7,
+                    "readerFeatures": ["deletionVectors"],
+                    "writerFeatures": ["changeDataFeed", "deletionVectors"],
+                }),
+            ),
+        ] {
+            let old = build(old).unwrap();
+            let new = for_change(&old, None, &on).unwrap().unwrap();
+            let found = serde_json::to_value(&new).unwrap();
+            for name in ["minReaderVersion", "minWriterVersion"] {
+                assert_eq!(found[name], expected[name]);
+            }
+            for list in ["readerFeatures", "writerFeatures"] {
+                assert_eq!(features(&found, list), features(&expected, list));
+            }
+            assert!(for_change(&new, None, &on).unwrap().is_none());
+            assert!(for_change(&old, None, &off).unwrap().is_none());
+        }
+        let legacy = build(json!({"minReaderVersion": 1, "minWriterVersion": 4})).unwrap();
+        assert!(for_change(&legacy, None, &on).unwrap().is_none());
     }
 }

@@ -214,7 +214,7 @@ fn staying(
 
 /// The rows of the change data feed. A commit that only inserts needs none: its data files are the feed.
 fn feed_rows(table: &Table, changes: &RowChanges, tell_all: bool) -> Result<Vec<RecordBatch>> {
-    let is_on = table.property("delta.enableChangeDataFeed") == Some("true");
+    let is_on = table.has_change_data_feed();
     let only_inserts = changes.replaced_at.is_empty() && changes.removed_at.is_empty();
     if !is_on || only_inserts && !tell_all {
         return Ok(Vec::new());

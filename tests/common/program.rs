@@ -31,17 +31,12 @@ impl Program {
 
     /// Orders, with further settings of the source and of silver.
     pub(crate) fn with(source: &str, silver: &str) -> Self {
-        Program::new(
-            &format!("format = \"json\"\nschema_hints = \"{HINTS}\"\n{source}"),
-            "",
-            &format!(
-                r#"keys = ["order_id"]
-sequence_by = ["seq"]
-operations = {{ column = "op", upsert = ["I", "U"], delete = ["D"] }}
-except_column_list = ["op"]
-{silver}"#
-            ),
-        )
+        Program::new(&orders_source(source), "", &orders_silver(silver))
+    }
+
+    /// Writes the settings file of orders again, with other further settings of silver.
+    pub(crate) fn set_silver(&self, silver: &str) {
+        self.set(&orders_source(""), "", &orders_silver(silver));
     }
 
     /// With all settings but the places. The source settles at once unless `source` says otherwise; with an empty
@@ -255,6 +250,20 @@ except_column_list = ["op"]
         watching.until("the run has begun", || self.path("checkpoints").exists());
         watching
     }
+}
+
+fn orders_source(source: &str) -> String {
+    format!("format = \"json\"\nschema_hints = \"{HINTS}\"\n{source}")
+}
+
+fn orders_silver(silver: &str) -> String {
+    format!(
+        r#"keys = ["order_id"]
+sequence_by = ["seq"]
+operations = {{ column = "op", upsert = ["I", "U"], delete = ["D"] }}
+except_column_list = ["op"]
+{silver}"#
+    )
 }
 
 /// A program that watches; it is killed when this is dropped.
