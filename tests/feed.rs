@@ -224,3 +224,25 @@ fn feed_that_is_switched_on_later_tells_from_then_on() {
         program.assert_sound();
     }
 }
+
+#[test]
+fn feed_leads_through_a_rebuild_with_other_settings() {
+    let program = Program::orders();
+    let placed: String = (1..30)
+        .map(|key| order("I", key, "placed", 100, 1))
+        .collect();
+    program.drop_and_load("1.jsonl", placed);
+    let null = "{\"op\":\"U\",\"order_id\":1,\"status\":null,\"amount\":2.00,\"seq\":2}\n";
+    program.drop_and_load("2.jsonl", null.to_string() + &order("D", 2, "", 100, 2));
+    program.set_silver("ignore_null_updates = true");
+    let output = program.call(&["rebuild", "orders", "silver", "--yes"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let mut rows = BTreeSet::new();
+    replay(&program, 0, &mut rows);
+    assert_eq!(rows.into_iter().collect::<Vec<_>>(), program.silver());
+    assert_eq!(
+        told(&program, &["--net", "--from-version", "3"]),
+        ["1 update_preimage null 3", "1 update_postimage placed 3"]
+    );
+    program.assert_sound();
+}

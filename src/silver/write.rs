@@ -137,6 +137,9 @@ pub(super) async fn replace(
     commit.properties = properties;
     let schema = changes.inserted.schema();
     commit.schema = Some(schema.clone());
+    commit.changes = table
+        .write_change_rows(&replacement_rows(table, &changes, &schema)?)
+        .await?;
     commit.adds = table
         .write_rows(schema, std::slice::from_ref(&changes.inserted))
         .await?;
@@ -227,6 +230,29 @@ fn feed_rows(table: &Table, changes: &RowChanges, tell_all: bool) -> Result<Vec<
     ];
     let some = kinds.into_iter().filter(|(_, rows)| rows.num_rows() > 0);
     some.map(|(kind, rows)| change_rows(rows, kind)).collect()
+}
+
+/// The rows of the change data feed of a replacement, where its data files are not the feed.
+///
+/// Without change files the library takes the deleted rows of a removed file for the ones that leave, not the live ones. A
+/// lost file has no rows to tell of; a reader of that version is then told that it is lost.
+fn replacement_rows(
+    table: &Table,
+    changes: &RowChanges,
+    schema: &SchemaRef,
+) -> Result<Vec<RecordBatch>> {
+    let has_vectors = table.files().any(|file| file.deleted > 0);
+    let is_lost = |file: &DataFile| !table.root().join(&file.path).exists();
+    if !table.has_change_data_feed() || !has_vectors || table.files().any(is_lost) {
+        return Ok(Vec::new());
+    }
+    let mut rows = vec![change_rows(&changes.inserted, "insert")?];
+    for file in table.files() {
+        for leaving in staying(table, file, &RoaringTreemap::new(), schema)? {
+            rows.push(change_rows(&leaving, "delete")?);
+        }
+    }
+    Ok(rows)
 }
 
 fn metrics(counters: &ApplyCounters, rows: &RowCounts, commit: &TableCommit) -> Map<String, Value> {
