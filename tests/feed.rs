@@ -127,6 +127,16 @@ fn both_ends_count_by_version_and_by_time() {
         let expected: usize = [3, 4, 3][first - 1..last].iter().sum();
         assert_eq!(by_version.len(), expected);
     }
+    // By SQL, from the second commit on and in a time without commits.
+    let count = |from: &str, to: &str| {
+        let call = format!("table_changes('silver.orders', {from}, {to})");
+        let rows = program.json(&["sql", &format!("SELECT count(*) AS n FROM {call}")]);
+        rows[0]["n"].as_i64().unwrap()
+    };
+    let second = format!("'{}'", times[1]);
+    assert_eq!(count(&second, "'2999-01-01'"), 7);
+    assert_eq!(count("2", "3"), 7);
+    assert_eq!(count("'2999-01-01'", "'2999-01-02'"), 0);
     for wrong in [
         ["--from-version", "4", "--to-version", "4"],
         ["--from-version", "0", "--to-version", "4"],
