@@ -151,16 +151,36 @@ impl Table {
 
     /// Whether the table tells its readers what changed.
     pub fn has_change_data_feed(&self) -> bool {
-        self.property(protocol::CHANGE_DATA_FEED)
-            .is_some_and(|on| on.eq_ignore_ascii_case("true"))
+        self.is_on(protocol::CHANGE_DATA_FEED)
     }
 
-    /// Turns the change data feed on or off from this commit on; nothing else changes.
-    pub async fn set_change_data_feed(&mut self, on: bool) -> Result<CommitOutcome> {
+    /// Whether rows may be deleted by vector.
+    pub fn has_deletion_vectors(&self) -> bool {
+        self.is_on(protocol::DELETION_VECTORS)
+    }
+
+    fn is_on(&self, property: &str) -> bool {
+        self.property(property)
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// Turns the change data feed on or off and deletion vectors on, from this commit on; nothing else changes.
+    pub async fn set_features(
+        &mut self,
+        change_data_feed: bool,
+        deletion_vectors: bool,
+    ) -> Result<CommitOutcome> {
         let mut commit = TableCommit::new(Operation::SetProperties);
-        commit
-            .properties
-            .insert(protocol::CHANGE_DATA_FEED.to_owned(), on.to_string());
+        let mut set = |name: &str, on: bool| {
+            commit.properties.insert(name.to_owned(), on.to_string());
+        };
+        if self.has_change_data_feed() != change_data_feed {
+            set(protocol::CHANGE_DATA_FEED, change_data_feed);
+        }
+        // Turned off it would still be a feature that readers must know.
+        if deletion_vectors && !self.has_deletion_vectors() {
+            set(protocol::DELETION_VECTORS, true);
+        }
         self.commit(commit).await
     }
 

@@ -147,7 +147,7 @@ impl Loader {
             .for_each(|note| tell(LoaderEvent::Note(note)));
         let filter = filter_of(pipeline.settings())?;
         let settler = Settler::new(pipeline.settings().source.settle);
-        if let Some(note) = pipeline.switch_change_data_feed().await? {
+        if let Some(note) = pipeline.follow_settings().await? {
             tell(LoaderEvent::Note(note));
         }
         let unfinished = pipeline.recover().await?;

@@ -20,7 +20,7 @@ use crate::change::{BatchId, FileFault, Version};
 use crate::checkpoint::{CheckpointStore, FileOutcome, Lock, OutcomeKind};
 use crate::clock::Clock;
 use crate::crash::{CrashPoint, CrashSwitch};
-use crate::delta::{AppTransaction, Table, repair_tail};
+use crate::delta::{AppTransaction, repair_tail};
 use crate::error::{Error, Result};
 use crate::events::check_rules;
 use crate::load::{LoadContext, LoadedBatch, load};
@@ -161,19 +161,14 @@ impl Pipeline {
         Ok((report.counters != ApplyCounters::default()).then_some(report))
     }
 
-    /// Turns the change data feed of silver on or off where the settings say otherwise than the table; a note of it.
+    /// Gives silver the change data feed and the deletion vectors that the settings ask for; a note if it lacked them.
     ///
     /// Goes before [`Pipeline::recover`], so that the feed tells all that is applied from now on.
-    pub async fn switch_change_data_feed(&mut self) -> Result<Option<String>> {
-        let Some(silver) = &mut self.silver else {
-            return Ok(None);
-        };
-        let version = silver.switch_change_data_feed(&self.crash).await?;
-        let is_on = silver.table().is_some_and(Table::has_change_data_feed);
-        let word = if is_on { "on" } else { "off" };
-        Ok(version.map(|version| {
-            format!("the change data feed of silver is {word} from version {version} on")
-        }))
+    pub async fn follow_settings(&mut self) -> Result<Option<String>> {
+        match &mut self.silver {
+            Some(silver) => silver.follow_settings(&self.crash).await,
+            None => Ok(None),
+        }
     }
 
     /// The settings.

@@ -190,24 +190,34 @@ impl SilverTable {
         Ok(counts.into_iter().sum())
     }
 
-    /// Turns the change data feed on or off where the table differs from the settings; the version that did, if any.
+    /// Turns the change data feed on or off, and deletion vectors on, where the table differs from the settings; what was
+    /// done, if anything.
     ///
     /// If the process stops inside, it is done or not at all.
-    pub async fn switch_change_data_feed(
-        &mut self,
-        crash: &CrashSwitch,
-    ) -> Result<Option<Version>> {
-        let on = self.settings.change_data_feed;
+    pub async fn follow_settings(&mut self, crash: &CrashSwitch) -> Result<Option<String>> {
+        let feed = self.settings.change_data_feed;
+        let vectors = self.settings.write_mode == WriteMode::MergeOnRead;
         let Some(table) = &mut self.table else {
             return Ok(None);
         };
         for _ in 0..COMMIT_ATTEMPTS_MAX {
-            if table.has_change_data_feed() == on {
+            let mut done = Vec::new();
+            if table.has_change_data_feed() != feed {
+                let word = if feed { "on" } else { "off" };
+                done.push(format!("the change data feed of silver is {word}"));
+            }
+            if vectors && !table.has_deletion_vectors() {
+                done.push("silver may have deletion vectors".to_string());
+            }
+            if done.is_empty() {
                 return Ok(None);
             }
             crash.reach(CrashPoint::BeforeSilverCommit)?;
-            match table.set_change_data_feed(on).await? {
-                CommitOutcome::Committed(version) => return Ok(Some(version)),
+            match table.set_features(feed, vectors).await? {
+                CommitOutcome::Committed(version) => {
+                    let done = done.join(" and ");
+                    return Ok(Some(format!("{done} from version {version} on")));
+                }
                 CommitOutcome::Conflict => table.reload().await?,
             }
         }

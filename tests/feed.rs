@@ -1,4 +1,4 @@
-//! The change data feed through the real program: ranges, forms of output, net changes, the feed switched on and off.
+//! The change data feed through the real program: ranges, forms of output, net changes, feed and write mode switched later.
 #![allow(clippy::unwrap_used, reason = "a test stops by panicking")]
 
 #[path = "common/program.rs"]
@@ -233,6 +233,40 @@ fn feed_that_is_switched_on_later_tells_from_then_on() {
         assert_eq!(rows.into_iter().collect::<Vec<_>>(), program.silver());
         program.assert_sound();
     }
+}
+
+#[test]
+fn write_mode_may_be_changed_at_any_time() {
+    let settings =
+        |mode: &str, feed: bool| format!("write_mode = \"{mode}\"\nchange_data_feed = {feed}");
+    let program = Program::with("", &settings("copy_on_write", false));
+    let placed: String = (0..40)
+        .map(|key| order("I", key, "placed", 100, 1))
+        .collect();
+    program.drop_and_load("1.jsonl", placed);
+    let before: BTreeSet<String> = program.data_files("lake/silver").into_iter().collect();
+    let mut rows: BTreeSet<String> = program.silver().into_iter().collect();
+
+    program.set_silver(&settings("merge_on_read", true));
+    program.drop_file("2.jsonl", order("U", 3, "paid", 100, 2));
+    let output = program.call(&["run", "--available-now"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let note = "the change data feed of silver is on and silver may have deletion vectors from version 2 on";
+    assert!(stderr(&output).contains(note), "{}", stderr(&output));
+    let after: BTreeSet<String> = program.data_files("lake/silver").into_iter().collect();
+    assert!(after.is_superset(&before), "no file is rewritten");
+
+    program.set_silver(&settings("copy_on_write", true));
+    program.drop_and_load("3.jsonl", order("U", 4, "paid", 100, 2));
+    let after: BTreeSet<String> = program.data_files("lake/silver").into_iter().collect();
+    assert_eq!(
+        before.difference(&after).count(),
+        1,
+        "its file is rewritten"
+    );
+    replay(&program, 2, &mut rows);
+    assert_eq!(rows.into_iter().collect::<Vec<_>>(), program.silver());
+    program.assert_sound();
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Table {
         if vectors.is_empty() {
             return Ok((removes, Vec::new()));
         }
-        if self.property("delta.enableDeletionVectors") != Some("true") {
+        if !self.has_deletion_vectors() {
             return Err(self.bug("deletion vectors are off".into()));
         }
         let encoded = deletion_vector::encode(&vectors)?;

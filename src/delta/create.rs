@@ -119,7 +119,7 @@ fn properties(spec: &TableSpec) -> BTreeMap<String, String> {
         properties.insert(protocol::CHANGE_DATA_FEED.into(), "true".into());
     }
     if spec.deletion_vectors {
-        properties.insert("delta.enableDeletionVectors".into(), "true".into());
+        properties.insert(protocol::DELETION_VECTORS.into(), "true".into());
     }
     properties.extend(spec.properties.clone());
     properties

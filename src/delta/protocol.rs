@@ -12,6 +12,8 @@ use std::path::Path;
 
 /// The table property that turns the change data feed on.
 pub(super) const CHANGE_DATA_FEED: &str = "delta.enableChangeDataFeed";
+/// The table property that lets rows be deleted by vector.
+pub(super) const DELETION_VECTORS: &str = "delta.enableDeletionVectors";
 
 const KNOWN: [&str; 6] = [
     "appendOnly",
@@ -189,31 +191,38 @@ pub(super) fn for_change(
         .iter()
         .filter(|(since, _)| version < 7 && version >= *since);
     writer.extend(implied.map(|(_, feature)| (*feature).to_owned()));
-    let needs_ntz = schema.is_some_and(has_timestamp_ntz) && !reader.contains("timestampNtz");
-    let turns_feed_on = properties
-        .get(CHANGE_DATA_FEED)
-        .is_some_and(|on| on == "true");
-    if !needs_ntz && (!turns_feed_on || writer.contains("changeDataFeed")) {
+    let is_set = |name: &str| properties.get(name).is_some_and(|value| value == "true");
+    let of_readers = [
+        ("timestampNtz", schema.is_some_and(has_timestamp_ntz)),
+        ("deletionVectors", is_set(DELETION_VECTORS)),
+    ];
+    let of_writers = [("changeDataFeed", is_set(CHANGE_DATA_FEED))];
+    let is_missing = |(name, is_needed): &(&str, bool)| *is_needed && !writer.contains(*name);
+    let of_readers: Vec<String> = of_readers
+        .iter()
+        .filter(|feature| is_missing(feature))
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    let of_writers: Vec<String> = of_writers
+        .iter()
+        .filter(|feature| is_missing(feature))
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    if of_readers.is_empty() && of_writers.is_empty() {
         return Ok(None);
     }
-    if turns_feed_on {
-        writer.insert("changeDataFeed".into());
-    }
-    let lists_reader_features = number("minReaderVersion") == 3;
-    if !needs_ntz && !lists_reader_features {
-        let reader = number("minReaderVersion");
-        let new =
-            json!({"minReaderVersion": reader, "minWriterVersion": 7, "writerFeatures": writer});
+    let reader_version = number("minReaderVersion");
+    writer.extend(of_readers.iter().cloned().chain(of_writers));
+    if of_readers.is_empty() && reader_version < 3 {
+        let new = json!({
+            "minReaderVersion": reader_version, "minWriterVersion": 7, "writerFeatures": writer,
+        });
         return build(new).map(Some);
     }
-    if number("minReaderVersion") == 2 {
+    if reader_version == 2 {
         reader.insert("columnMapping".into());
     }
-    if needs_ntz {
-        for list in [&mut reader, &mut writer] {
-            list.insert("timestampNtz".into());
-        }
-    }
+    reader.extend(of_readers);
     let new = json!({
         "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": reader, "writerFeatures": writer,
     });
@@ -293,23 +302,35 @@ mod tests {
     }
 
     #[test]
-    fn feed_that_is_turned_on_later_is_listed_beside_what_the_version_stood_for() {
+    fn feature_that_is_turned_on_later_is_listed_beside_what_the_version_stood_for() {
         let on = BTreeMap::from([(CHANGE_DATA_FEED.to_owned(), "true".to_owned())]);
         let off = BTreeMap::from([(CHANGE_DATA_FEED.to_owned(), "false".to_owned())]);
         let vectors = json!({
             "minReaderVersion": 3, "minWriterVersion": 7,
             "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"],
         });
-        for (old, expected) in [
+        let with_vectors = BTreeMap::from([(DELETION_VECTORS.to_owned(), "true".to_owned())]);
+        for (old, on, expected) in [
             (
                 json!({"minReaderVersion": 1, "minWriterVersion": 2}),
+                &on,
                 json!({
                     "minReaderVersion": 1, "minWriterVersion": 7,
                     "writerFeatures": ["appendOnly", "changeDataFeed", "invariants"],
                 }),
             ),
             (
+                json!({"minReaderVersion": 1, "minWriterVersion": 2}),
+                &with_vectors,
+                json!({
+                    "minReaderVersion": 3, "minWriterVersion": 7,
+                    "readerFeatures": ["deletionVectors"],
+                    "writerFeatures": ["appendOnly", "deletionVectors", "invariants"],
+                }),
+            ),
+            (
                 vectors,
+                &on,
                 json!({
                     "minReaderVersion": 3, "minWriterVersion": 7,
                     "readerFeatures": ["deletionVectors"],
@@ -318,7 +339,7 @@ mod tests {
             ),
         ] {
             let old = build(old).unwrap();
-            let new = for_change(&old, None, &on).unwrap().unwrap();
+            let new = for_change(&old, None, on).unwrap().unwrap();
             let found = serde_json::to_value(&new).unwrap();
             for name in ["minReaderVersion", "minWriterVersion"] {
                 assert_eq!(found[name], expected[name]);
@@ -326,7 +347,7 @@ mod tests {
             for list in ["readerFeatures", "writerFeatures"] {
                 assert_eq!(features(&found, list), features(&expected, list));
             }
-            assert!(for_change(&new, None, &on).unwrap().is_none());
+            assert!(for_change(&new, None, on).unwrap().is_none());
             assert!(for_change(&old, None, &off).unwrap().is_none());
         }
         let legacy = build(json!({"minReaderVersion": 1, "minWriterVersion": 4})).unwrap();
