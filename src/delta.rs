@@ -289,7 +289,15 @@ impl Table {
     pub fn deleted_rows(&self, file: &DataFile) -> Result<RoaringTreemap> {
         match &file.add.deletion_vector {
             None => Ok(RoaringTreemap::new()),
-            Some(vector) => deletion_vector::read(&self.root, vector),
+            Some(vector) => {
+                if let Some(rows) = file.deleted_rows.get() {
+                    return Ok(RoaringTreemap::clone(rows));
+                }
+                let rows = Arc::new(deletion_vector::read(&self.root, vector)?);
+                Ok(RoaringTreemap::clone(
+                    file.deleted_rows.get_or_init(|| rows),
+                ))
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use deltalake::logstore::LogStoreRef;
 use deltalake::{DeltaTable, DeltaTableError};
 use futures::TryStreamExt;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use roaring::RoaringTreemap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
@@ -40,6 +41,8 @@ pub struct DataFile {
     pub add: Add,
     schema: SchemaRef,
     ranges: OnceLock<Arc<Ranges>>,
+    /// Read once: an apply asks for it when it looks rows up and when it takes rows out.
+    pub(super) deleted_rows: OnceLock<Arc<RoaringTreemap>>,
 }
 
 impl DataFile {
@@ -66,6 +69,7 @@ impl DataFile {
             add,
             schema: Arc::clone(schema),
             ranges: OnceLock::new(),
+            deleted_rows: OnceLock::new(),
         })
     }
 

@@ -8,11 +8,15 @@ use crate::error::Result;
 use crate::parallel::in_parallel;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{Comparators, EventPool};
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar};
+use arrow::compute::kernels::cmp::eq;
+use arrow::compute::{and, filter_record_batch, or, prep_null_mask_filter};
 use arrow::datatypes::{Schema, SchemaRef};
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Up to so many keys are compared one by one.
+const COMPARED_KEYS_MAX: usize = 16;
 
 /// Which keys to fold again.
 pub enum KeySet<'a> {
@@ -20,7 +24,7 @@ pub enum KeySet<'a> {
     Some {
         /// Comparable keys.
         keys: HashSet<&'a [u8]>,
-        /// The key columns that hold them (and perhaps others).
+        /// The key columns that hold them, one row for each key.
         columns: Vec<ArrayRef>,
     },
     /// One of `of` parts of all keys, by hash.
@@ -116,10 +120,44 @@ pub fn holds(
     if matches!(keys, KeySet::Part { of: 1, .. }) {
         return Ok(BooleanArray::from(vec![true; rows.num_rows()]));
     }
-    let comparable = comparators.keys.rows(&plan.key_columns(rows))?;
+    let key_columns = plan.key_columns(rows);
+    if let KeySet::Some { columns, .. } = keys
+        && let Some(holds) = equals_one_of(&key_columns, columns)
+    {
+        return Ok(holds);
+    }
+    let comparable = comparators.keys.rows(&key_columns)?;
     Ok((0..rows.num_rows())
         .map(|row| Some(keys.holds(comparable.row(row).data())))
         .collect())
+}
+
+/// Compares whole columns with each of few keys, which is much faster than making every key comparable; `None` for many
+/// keys, and for types without such a comparison.
+fn equals_one_of(columns: &[ArrayRef], keys: &[ArrayRef]) -> Option<BooleanArray> {
+    let count = keys.first()?.len();
+    if count > COMPARED_KEYS_MAX {
+        return None;
+    }
+    let mut holds = BooleanArray::from(vec![false; columns.first()?.len()]);
+    for key in 0..count {
+        let mut equal: Option<BooleanArray> = None;
+        for (column, keys) in columns.iter().zip(keys) {
+            let scalar = Scalar::new(keys.slice(key, 1));
+            let same = eq(&column.as_ref(), &scalar).ok()?;
+            // A NULL key equals none.
+            let same = match same.null_count() {
+                0 => same,
+                _ => prep_null_mask_filter(&same),
+            };
+            equal = Some(match equal {
+                Some(equal) => and(&equal, &same).ok()?,
+                None => same,
+            });
+        }
+        holds = or(&holds, &equal?).ok()?;
+    }
+    Some(holds)
 }
 
 fn candidates<'a>(bronze: &'a Table, plan: &SilverPlan, keys: &KeySet<'_>) -> Vec<&'a DataFile> {
