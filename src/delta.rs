@@ -80,7 +80,8 @@ impl Table {
         let (store, log_store) = connect(&root)?;
         let log_checkpoint = usable.checkpoint;
         store.hide(usable.hide);
-        let state = state::TableState::load(&root, &log_store).await?;
+        let whole_log = listing.reaches_back_to_the_start();
+        let state = state::TableState::load(&root, &log_store, whole_log).await?;
         Ok(Some(Table {
             root,
             store,

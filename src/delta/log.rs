@@ -31,6 +31,18 @@ pub(super) struct LogListing {
     pub(super) hint: Option<PathBuf>,
 }
 
+/// A log of more entries than this is read from its checkpoint.
+const SHORT_LOG_ENTRIES: usize = 300;
+
+impl LogListing {
+    /// Whether every entry from version 0 on is there, and they are few.
+    pub(super) fn reaches_back_to_the_start(&self) -> bool {
+        let last = self.entries.keys().next_back();
+        let count = self.entries.len();
+        count <= SHORT_LOG_ENTRIES && last.is_some_and(|last| i64::try_from(count) == Ok(last + 1))
+    }
+}
+
 /// What can be trusted of a listing.
 #[derive(Debug, Default)]
 pub(super) struct UsableLog {

@@ -109,7 +109,13 @@ pub(super) struct TableState {
 
 impl TableState {
     /// Reads the newest version of a log that was found whole.
-    pub(super) async fn load(root: &Path, log_store: &LogStoreRef) -> Result<TableState> {
+    ///
+    /// `whole_log` says that every entry from version 0 on is there, and no log checkpoint is needed.
+    pub(super) async fn load(
+        root: &Path,
+        log_store: &LogStoreRef,
+        whole_log: bool,
+    ) -> Result<TableState> {
         let mut table = DeltaTable::new(Arc::clone(log_store));
         table.load().await.map_err(|error| library(root, &error))?;
         let snapshot = table
@@ -119,7 +125,10 @@ impl TableState {
         let version = i64::try_from(snapshot.version())
             .map_err(|_| Error::bug(format!("version too large: {}", snapshot.version())))?;
         let (protocol, metadata) = (snapshot.protocol().clone(), snapshot.metadata().clone());
-        let transactions = transactions(root, log_store, snapshot.version()).await?;
+        let transactions = match whole_log {
+            true => transactions_of_entries(root, snapshot.version())?,
+            false => transactions(root, log_store, snapshot.version()).await?,
+        };
         let mut state = TableState::empty(root, version, protocol, metadata, transactions)?;
         let mut views = snapshot.file_views(log_store.as_ref(), None);
         while let Some(view) = views
@@ -271,6 +280,28 @@ pub(super) fn arrow_schema(root: &Path, kernel: &StructType) -> Result<SchemaRef
 }
 
 /// The newest version of every application, in one replay.
+/// Of entries alone: a search for one word in each, which costs a tenth of a replay.
+fn transactions_of_entries(root: &Path, version: u64) -> Result<BTreeMap<String, i64>> {
+    let mut found = BTreeMap::new();
+    for version in 0..=version {
+        let path = root
+            .join(super::log::LOG)
+            .join(format!("{version:020}.json"));
+        let text = std::fs::read_to_string(&path).map_err(|error| unavailable(&path, &error))?;
+        for line in text.lines().filter(|line| line.contains("\"txn\"")) {
+            let action: serde_json::Value = serde_json::from_str(line).map_err(|error| {
+                Error::disagreement(format!("log entry {}: {error}", path.display()))
+            })?;
+            let txn = &action["txn"];
+            if let (Some(app_id), Some(version)) = (txn["appId"].as_str(), txn["version"].as_i64())
+            {
+                found.insert(app_id.to_string(), version);
+            }
+        }
+    }
+    Ok(found)
+}
+
 async fn transactions(
     root: &Path,
     log_store: &LogStoreRef,
