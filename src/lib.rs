@@ -1,5 +1,6 @@
 //! Loads files of changes exactly once into a bronze Delta table and folds them into a silver one.
 
+mod agreement;
 pub mod batch;
 pub mod bronze;
 pub mod change;

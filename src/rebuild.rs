@@ -1,5 +1,6 @@
 //! Makes silver again from bronze, and the checkpoint again from what the tables hold.
 
+use crate::agreement::{newest_batch, newest_epoch};
 use crate::bronze::BronzeTable;
 use crate::change::{BatchId, Version};
 use crate::checkpoint::{CheckpointStore, FileRecord, FileState};
@@ -8,7 +9,6 @@ use crate::crash::CrashSwitch;
 use crate::delta::FileCount;
 use crate::error::{Error, Result};
 use crate::landing::decode_name;
-use crate::protocol::{newest_batch, newest_epoch};
 use crate::quarantine::QuarantineTable;
 use crate::settings::PipelineSettings;
 use crate::silver::{SilverCommit, SilverTable};

@@ -6,9 +6,11 @@
 //! is the seam where another engine can stand.
 
 pub mod changes;
+mod compare;
 mod incoming;
 pub mod index;
 pub mod locate;
+mod made_with;
 mod merge;
 pub mod plan;
 pub mod pool;
@@ -22,32 +24,26 @@ use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::{AppTransaction, CommitOutcome, Table, TableSpec, VersionFiles};
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::in_parallel;
-use crate::settings::{
-    ColumnSelection, Deletes, EventRules, IgnoreNullUpdates, SilverSettings, WriteMode,
-};
+use crate::settings::{SilverSettings, WriteMode};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use changes::{OldRows, RowChanges, RowPlace};
+use changes::RowChanges;
+pub use compare::SilverDifferences;
+use compare::parts;
 use incoming::Incoming;
 use index::KeyIndex;
+use made_with::SETTINGS_PROPERTY;
 use merge::Merge;
 use plan::SilverPlan;
 use pool::{Comparators, EventPool};
-use refold::KeySet;
 use scd1::Fates;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use write::Draft;
 
 /// How often a commit that lost against a foreign writer is computed again.
 const COMMIT_ATTEMPTS_MAX: u32 = 10;
-
-/// One part of the exact path over all keys holds about this many events.
-const REFOLD_EVENTS_MAX: i64 = 4_000_000;
-
-/// The table property that keeps the settings silver was made with.
-const SETTINGS_PROPERTY: &str = "landfall.silver";
 
 /// What one apply did, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,26 +93,6 @@ enum IndexState {
     Open(PathBuf, Box<KeyIndex>),
     /// There is none that fits the table; one can be made here.
     Missing(PathBuf),
-}
-
-/// How silver differs from the fold of bronze.
-#[derive(Clone, Debug, Default)]
-pub struct SilverDifferences {
-    /// Rows that silver lacks.
-    pub missing: u64,
-    /// Rows that differ.
-    pub differing: u64,
-    /// Rows that no event of bronze explains.
-    pub surplus: u64,
-    /// The first differing rows, as text.
-    pub examples: Vec<String>,
-}
-
-impl SilverDifferences {
-    /// Whether silver is the fold of bronze.
-    pub fn is_empty(&self) -> bool {
-        self.missing + self.differing + self.surplus == 0
-    }
 }
 
 impl SilverTable {
@@ -280,36 +256,6 @@ impl SilverTable {
             tokio::time::sleep(Duration::from_millis(20 << attempt.min(6))).await;
         }
         Err(self.always_written())
-    }
-
-    /// Compares silver with the fold of all events in bronze; writes nothing. At most `examples_max` differences are shown.
-    pub fn compare(&self, bronze: &BronzeTable, examples_max: usize) -> Result<SilverDifferences> {
-        let mut differences = SilverDifferences::default();
-        let Some(plan) = self.plan(&bronze.table().schema())? else {
-            return Ok(differences);
-        };
-        let schema = self.target_schema(&plan);
-        for part in parts(bronze.table()) {
-            let changes = self.part_changes(bronze.table(), &plan, &schema, &part)?;
-            differences.missing += changes.inserted.num_rows() as u64;
-            differences.differing += changes.updated.num_rows() as u64;
-            differences.surplus += changes.removed.num_rows() as u64;
-            let kinds = [
-                ("missing", &changes.inserted),
-                ("should be", &changes.updated),
-                ("is", &changes.replaced),
-                ("surplus", &changes.removed),
-            ];
-            for (kind, rows) in kinds {
-                let room = examples_max.saturating_sub(differences.examples.len());
-                differences.examples.extend(
-                    row_texts(rows, room)?
-                        .into_iter()
-                        .map(|text| format!("{kind}: {text}")),
-                );
-            }
-        }
-        Ok(differences)
     }
 
     /// Makes silver the fold of all events in bronze, in one commit: only rows that differ are written. After a change of
@@ -499,136 +445,6 @@ impl SilverTable {
             merge.decide_all()
         }
     }
-
-    fn part_changes(
-        &self,
-        bronze: &Table,
-        plan: &SilverPlan,
-        schema: &SchemaRef,
-        part: &KeySet<'_>,
-    ) -> Result<RowChanges> {
-        let comparators = Comparators::new(plan)?;
-        let (wanted, pool) = merge::folded_part(bronze, plan, schema, part)?;
-        let keys: Vec<&[u8]> = (0..pool.groups.len())
-            .map(|group| pool.key(group))
-            .collect();
-        let old = match &self.table {
-            Some(table) => all_old_rows(table, plan, &comparators, schema, part)?,
-            None => OldRows {
-                rows: RecordBatch::new_empty(schema.clone()),
-                places: Vec::new(),
-                by_key: HashMap::new(),
-            },
-        };
-        changes::difference(&wanted, &keys, &old)
-    }
-
-    /// What of the settings decides which rows silver has, in the words of the settings file.
-    fn settings_by_name(&self) -> BTreeMap<&'static str, String> {
-        let settings = &self.settings;
-        let mut words = BTreeMap::from([
-            ("keys", list_text(&settings.keys)),
-            ("sequence_by", list_text(&settings.sequence_by)),
-        ]);
-        match &settings.columns {
-            ColumnSelection::AllExcept(list) => words.insert("except_column_list", list_text(list)),
-            ColumnSelection::Only(list) => words.insert("column_list", list_text(list)),
-        };
-        match &settings.events {
-            EventRules::Predicates { deletes } => {
-                let deletes = deletes.as_deref().unwrap_or_default();
-                words.insert("apply_as_deletes", format!("{deletes:?}"))
-            }
-            EventRules::Operations {
-                column,
-                upsert,
-                delete,
-                skip,
-            } => {
-                let lists = [("upsert", upsert), ("delete", delete), ("skip", skip)];
-                let lists = lists.map(|(name, list)| format!("{name} = {}", list_text(list)));
-                words.insert(
-                    "operations",
-                    format!("{{ column = {column:?}, {} }}", lists.join(", ")),
-                )
-            }
-        };
-        words.insert(
-            "ignore_null_updates",
-            match &settings.ignore_null_updates {
-                IgnoreNullUpdates::Never => "false".into(),
-                IgnoreNullUpdates::All => "true".into(),
-                IgnoreNullUpdates::Columns(list) => list_text(list),
-            },
-        );
-        words.insert(
-            "deletes",
-            match settings.deletes {
-                Deletes::Soft => "\"soft\"".into(),
-            },
-        );
-        words.insert(
-            "unavailable_value",
-            format!(
-                "{:?}",
-                self.unavailable_value.as_deref().unwrap_or_default()
-            ),
-        );
-        words
-    }
-
-    fn settings_text(&self) -> String {
-        let text = serde_json::to_string(&self.settings_by_name());
-        text.expect("a map of texts is always JSON")
-    }
-
-    fn check_settings(&self) -> Result<()> {
-        let Some(table) = &self.table else {
-            return Ok(());
-        };
-        let Some(text) = table.property(SETTINGS_PROPERTY) else {
-            let message = format!(
-                "{} is a Delta table that this loader did not make",
-                table.root().display()
-            );
-            return Err(Error::disagreement(message).hint("name another silver path"));
-        };
-        let made_with: BTreeMap<String, String> = serde_json::from_str(text).map_err(|error| {
-            Error::disagreement(format!(
-                "property {SETTINGS_PROPERTY} of silver does not read: {error}"
-            ))
-        })?;
-        let present = self.settings_by_name();
-        let present: BTreeMap<&str, &str> = present
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
-        let before: BTreeMap<&str, &str> = made_with
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        let names = before.keys().chain(present.keys());
-        let Some(name) = names
-            .into_iter()
-            .find(|name| before.get(*name) != present.get(*name))
-        else {
-            return Ok(());
-        };
-        let value = |of: &BTreeMap<&str, &str>| {
-            of.get(name)
-                .map_or("nothing".to_string(), |value| value.to_string())
-        };
-        Err(Error::settings(format!(
-            "silver was made with {name} = {}, the settings say {}",
-            value(&before),
-            value(&present)
-        ))
-        .hint("put the setting back, or run: landfall rebuild PIPELINE silver"))
-    }
-}
-
-fn list_text(list: &[String]) -> String {
-    format!("{list:?}")
 }
 
 async fn follow(
@@ -648,80 +464,6 @@ async fn follow(
         Ok(true) => IndexState::Open(folder, index),
         Ok(false) | Err(_) => IndexState::Missing(folder),
     }
-}
-
-/// The parts in which all keys are folded, so that memory stays bounded.
-fn parts(bronze: &Table) -> Vec<KeySet<'static>> {
-    let of = u64::try_from(bronze.row_count() / REFOLD_EVENTS_MAX + 1).unwrap_or(1);
-    (0..of).map(|part| KeySet::Part { part, of }).collect()
-}
-
-/// The rows of silver whose keys are in `part`.
-fn all_old_rows(
-    table: &Table,
-    plan: &SilverPlan,
-    comparators: &Comparators,
-    schema: &SchemaRef,
-    part: &KeySet<'_>,
-) -> Result<OldRows> {
-    let names: Vec<String> = table
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| field.name().clone())
-        .collect();
-    let files: Vec<_> = table.files().collect();
-    let read = in_parallel(files.len(), |file| {
-        let (mut kept, mut places) = (Vec::new(), Vec::new());
-        for scanned in table.scan(files[file], &names)? {
-            let scanned = scanned?;
-            let holds = refold::holds(&scanned.rows, plan, comparators, part)?;
-            let held = scanned
-                .row_numbers
-                .iter()
-                .zip(holds.values())
-                .filter(|(_, held)| *held);
-            places.extend(held.map(|(&row, _)| RowPlace {
-                file: files[file].path.clone(),
-                row,
-            }));
-            kept.push(changes::widened(
-                &arrow::compute::filter_record_batch(&scanned.rows, &holds)?,
-                schema,
-            )?);
-        }
-        Ok((kept, places))
-    })?;
-    let (rows, places): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-    let rows = arrow::compute::concat_batches(schema, rows.iter().flatten())?;
-    let keys = comparators.keys.rows(&plan.key_columns(&rows))?;
-    let by_key: HashMap<Box<[u8]>, u32> = (0..rows.num_rows())
-        .map(|row| (keys.row(row).data().into(), row as u32))
-        .collect();
-    Ok(OldRows {
-        rows,
-        places: places.into_iter().flatten().collect(),
-        by_key,
-    })
-}
-
-fn row_texts(rows: &RecordBatch, count: usize) -> Result<Vec<String>> {
-    let options = arrow::util::display::FormatOptions::default().with_null("NULL");
-    let schema = rows.schema();
-    let text = |row: usize| -> Result<String> {
-        let cell = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| -> Result<String> {
-            let value = arrow::util::display::ArrayFormatter::try_new(column.as_ref(), &options)?.value(row).to_string();
-            Ok(format!("{}={value}", field.name()))
-        };
-        Ok(schema
-            .fields()
-            .iter()
-            .zip(rows.columns())
-            .map(cell)
-            .collect::<Result<Vec<_>>>()?
-            .join(" "))
-    };
-    (0..rows.num_rows().min(count)).map(text).collect()
 }
 
 fn no_table() -> Error {
