@@ -251,3 +251,159 @@ pub fn order_of_events(keys: &Rows, sequences: &Rows, files: &ArrayRef, rows: &[
 pub fn sources(rows: &[FoldedRow], column: usize) -> UInt32Array {
     rows.iter().map(|row| row.source(column)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use EventKind::{Delete, Skip, Upsert};
+    use arrow::array::{Int64Array, StringArray};
+    use std::sync::Arc;
+
+    /// Two columns; the row that gives each value is told by the value itself.
+    fn columns() -> [ArrayRef; 2] {
+        let status = StringArray::from(vec![Some("s0"), Some("s1"), None, Some("s3")]);
+        let amount = Int64Array::from(vec![Some(0), None, None, Some(3)]);
+        [Arc::new(status), Arc::new(amount)]
+    }
+
+    fn values<'a>(columns: &'a [ArrayRef], ignore_null: &'a [bool]) -> Values<'a> {
+        Values {
+            columns,
+            ignore_null,
+            unavailable: &[None, None],
+        }
+    }
+
+    fn sources_of(row: &FoldedRow) -> [Option<u32>; 2] {
+        [row.source(0), row.source(1)]
+    }
+
+    #[test]
+    fn delete_before_any_upsert_is_a_row_with_its_own_values() {
+        let columns = columns();
+        let row = fold_all(&[1], &[Upsert, Delete], &values(&columns, &[false; 2])).unwrap();
+        assert_eq!((sources_of(&row), row.deleted), ([Some(1), None], true));
+    }
+
+    #[test]
+    fn delete_takes_its_own_values_and_keeps_the_rest() {
+        let columns = columns();
+        let kinds = [Upsert, Delete, Delete, Upsert];
+        let values = values(&columns, &[false; 2]);
+        let row = fold_all(&[0, 1], &kinds, &values).unwrap();
+        assert_eq!((sources_of(&row), row.deleted), ([Some(1), Some(0)], true));
+        let row = fold_all(&[0, 1, 2], &kinds, &values).unwrap();
+        assert_eq!((sources_of(&row), row.sequence), ([Some(1), Some(0)], 2));
+        let row = fold_all(&[0, 1, 2, 3], &kinds, &values).unwrap();
+        assert_eq!((sources_of(&row), row.deleted), ([Some(3), Some(3)], false));
+    }
+
+    #[test]
+    fn null_overwrites_unless_it_is_ignored_in_its_column() {
+        let columns = columns();
+        let kinds = [Upsert; 4];
+        let row = fold_all(&[0, 1], &kinds, &values(&columns, &[false, false])).unwrap();
+        assert!(columns[1].is_null(row.source(1).unwrap() as usize));
+        let row = fold_all(&[0, 1], &kinds, &values(&columns, &[false, true])).unwrap();
+        assert_eq!(sources_of(&row), [Some(1), Some(0)]);
+    }
+
+    #[test]
+    fn value_that_was_not_sent_keeps_what_was_there() {
+        let columns = columns();
+        let masks = [
+            Some(BooleanArray::from(vec![false, true, false, false])),
+            None,
+        ];
+        let values = Values {
+            columns: &columns,
+            ignore_null: &[false; 2],
+            unavailable: &masks,
+        };
+        let row = fold_all(&[0, 1], &[Upsert; 4], &values).unwrap();
+        assert_eq!(row.source(0), Some(0));
+    }
+
+    #[test]
+    fn skipped_events_leave_no_row() {
+        let columns = columns();
+        assert_eq!(
+            fold_all(&[0], &[Skip; 4], &values(&columns, &[false; 2])),
+            None
+        );
+    }
+
+    /// Decides for events whose standing is given; the old row is pool row 3.
+    fn decided(
+        standings: &[Standing],
+        kinds: [EventKind; 4],
+        deleted: bool,
+        ignore_null: bool,
+    ) -> (Decision, Fates) {
+        let columns = columns();
+        let ignore_null = [ignore_null; 2];
+        let values = values(&columns, &ignore_null);
+        let events: Vec<u32> = (0..standings.len() as u32).collect();
+        let mut fates = Fates::default();
+        let old = OldRow {
+            row: Some(3),
+            deleted,
+        };
+        let standing = |event: u32| standings[event as usize];
+        let decision = decide(
+            &events,
+            &kinds,
+            old,
+            &values,
+            &standing,
+            &|_| false,
+            &mut fates,
+        );
+        (decision, fates)
+    }
+
+    #[test]
+    fn late_event_below_a_live_row_changes_nothing() {
+        let (decision, fates) = decided(&[Standing::Below], [Upsert; 4], false, false);
+        assert_eq!((decision, fates.late), (Decision::Keep, 1));
+    }
+
+    #[test]
+    fn late_event_needs_all_events_below_a_delete_and_under_partial_updates() {
+        assert_eq!(
+            decided(&[Standing::Below], [Upsert; 4], true, false).0,
+            Decision::Refold
+        );
+        assert_eq!(
+            decided(&[Standing::Below], [Upsert; 4], false, true).0,
+            Decision::Refold
+        );
+    }
+
+    #[test]
+    fn equal_sequence_with_other_content_is_a_conflict_for_all_events() {
+        let (decision, fates) = decided(&[Standing::Equal], [Upsert; 4], false, false);
+        assert_eq!((decision, fates.conflicts), (Decision::Refold, 1));
+    }
+
+    #[test]
+    fn newer_upsert_of_whole_rows_decides_whatever_came_late() {
+        let standings = [Standing::Below, Standing::Equal, Standing::Above];
+        let (decision, _) = decided(&standings, [Upsert; 4], true, false);
+        let Decision::Write(row) = decision else {
+            panic!("{decision:?}")
+        };
+        assert_eq!((row.sequence, row.deleted), (2, false));
+    }
+
+    #[test]
+    fn newer_delete_alone_does_not_hide_what_came_late() {
+        let standings = [Standing::Below, Standing::Above];
+        let kinds = [Upsert, Delete, Upsert, Upsert];
+        assert_eq!(decided(&standings, kinds, true, false).0, Decision::Refold);
+        let Decision::Write(row) = decided(&standings, kinds, false, false).0 else {
+            panic!("a live row takes the delete")
+        };
+        assert_eq!((sources_of(&row), row.deleted), ([Some(1), Some(3)], true));
+    }
+}
