@@ -401,6 +401,7 @@ impl ApplyCounters {
         self.rows_updated += other.rows_updated;
         self.rows_deleted += other.rows_deleted;
         self.rows_late += other.rows_late;
+        self.rows_left_out += other.rows_left_out;
         self.rows_repeated += other.rows_repeated;
         self.conflicts += other.conflicts;
     }

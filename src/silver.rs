@@ -60,6 +60,9 @@ pub struct ApplyCounters {
     pub rows_repeated: u64,
     /// Events of equal sequence and other content.
     pub conflicts: u64,
+    /// Rows of bronze that the rules of silver cannot take: an operation outside the set, a NULL key or sequence. They were
+    /// loaded under other rules.
+    pub rows_left_out: u64,
 }
 
 /// Proof that silver holds a version of bronze.
@@ -233,6 +236,7 @@ impl SilverTable {
                 let pool = EventPool::new(&plan, &comparators, &schema, rows)?;
                 let (changes, counted) =
                     self.compute(bronze.table(), &plan, &comparators, &pool, replaces)?;
+                counters.rows_left_out += pool.left_out;
                 drop(pool);
                 counters.add(&counted);
                 draft
@@ -279,19 +283,25 @@ impl SilverTable {
             self.target_schema(&plan)
         };
         let mut changes = RowChanges::none(&schema);
+        let mut rows_left_out = 0;
         for part in parts(bronze.table()) {
-            let part = if whole {
-                let (rows, _) = merge::folded_part(bronze.table(), &plan, &schema, &part)?;
-                RowChanges {
+            let (part, left_out) = if whole {
+                let (rows, pool) = merge::folded_part(bronze.table(), &plan, &schema, &part)?;
+                let new_rows = RowChanges {
                     inserted: rows,
                     ..RowChanges::none(&schema)
-                }
+                };
+                (new_rows, pool.left_out)
             } else {
                 self.part_changes(bronze.table(), &plan, &schema, &part)?
             };
             changes = changes.and(part)?;
+            rows_left_out += left_out;
         }
-        let counters = merge::counted(&changes, Fates::default());
+        let counters = ApplyCounters {
+            rows_left_out,
+            ..merge::counted(&changes, Fates::default())
+        };
         let transaction = AppTransaction {
             app_id: self.app_id.clone(),
             version: version.0,

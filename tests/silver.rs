@@ -467,3 +467,31 @@ fn feed_of_every_version_leads_from_nothing_to_silver() {
     assert_eq!(rows.into_iter().collect::<Vec<_>>(), program.silver());
     program.assert_sound();
 }
+
+#[test]
+fn events_that_narrower_rules_do_not_take_are_counted_and_named() {
+    let rules = |upsert: &str| {
+        format!(
+            "keys = [\"order_id\"]\nsequence_by = [\"seq\"]\nexcept_column_list = [\"op\"]\noperations = {{ column = \"op\", upsert = [{upsert}], delete = [\"D\"] }}"
+        )
+    };
+    let program = json_pipeline(HINTS, "settle = \"0s\"", &rules("\"I\", \"U\""));
+    let texts = order("I", 1, "new", 100, 1) + &order("U", 2, "paid", 200, 2);
+    program.drop_and_load("a.jsonl", texts);
+    assert_eq!(program.silver().len(), 2);
+    let source = format!("format = \"json\"\nschema_hints = \"{HINTS}\"\nsettle = \"0s\"");
+    program.set(&source, "", &rules("\"U\""));
+    let refused = program.call(&["run", "--available-now"]);
+    assert_eq!(code(&refused), 2);
+    assert!(
+        stderr(&refused).contains("operations"),
+        "{}",
+        stderr(&refused)
+    );
+    let rebuilt = program.call(&["rebuild", "orders", "silver", "--yes"]);
+    let said = program::stdout(&rebuilt);
+    assert!(said.contains("1 row no events by the rules"), "{said}");
+    assert_eq!(program.silver(), [row(2, "paid", "2.00", 2, false)]);
+    let verified = program.json(&["verify", "orders"]);
+    assert_eq!(verified[0]["silver"]["left_out"], 1);
+}

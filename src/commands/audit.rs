@@ -49,6 +49,7 @@ fn report_json(name: &str, report: &VerifyReport) -> Value {
             "missing": silver.missing,
             "differing": silver.differing,
             "surplus": silver.surplus,
+            "left_out": silver.left_out,
             "examples": silver.examples,
         })),
     })
@@ -80,6 +81,12 @@ fn report_text(name: &str, report: &VerifyReport) -> String {
             )
         };
         lines.push(format!("{name}: {verdict}"));
+        if silver.left_out > 0 {
+            let rows = counted(silver.left_out, "row");
+            lines.push(format!(
+                "{name}: {rows} of bronze are no events by the rules of silver"
+            ));
+        }
         lines.extend(silver.examples.iter().map(|example| format!("  {example}")));
     }
     lines.join("\n") + "\n"

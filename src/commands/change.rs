@@ -77,12 +77,19 @@ pub(crate) async fn rebuild(command: Rebuild, messages: Messages) -> Result<()> 
             let commit = rebuild_silver(pipeline, &SystemClock, &CrashSwitch::default()).await?;
             let counters = commit.counters;
             format!(
-                "{what} of {} is the fold of bronze version {}: {} inserted, {} updated, {} deleted\n",
+                "{what} of {} is the fold of bronze version {}: {} inserted, {} updated, {} deleted{}\n",
                 pipeline.name,
                 commit.bronze_version,
                 counters.rows_inserted,
                 counters.rows_updated,
-                counters.rows_deleted
+                counters.rows_deleted,
+                match counters.rows_left_out {
+                    0 => String::new(),
+                    rows => format!(
+                        ", {} no events by the rules of silver",
+                        counted(rows, "row")
+                    ),
+                }
             )
         }
         RebuildTarget::Checkpoint => {

@@ -266,6 +266,10 @@ impl Teller {
         }
         let line = format!("{}: {}", self.name, batch_line(report));
         self.print(&line);
+        if report.counters.rows_left_out > 0 {
+            let rows = counted(report.counters.rows_left_out, "row");
+            self.say(Level::Warning, &format!("{rows} of bronze are no events by the rules of silver (operation outside the set, NULL key or sequence) and stay out of it"));
+        }
         for (path, fault) in &report.parked {
             let line = format!(
                 "landing file {path} is parked: {}: {}",

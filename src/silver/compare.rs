@@ -26,6 +26,8 @@ pub struct SilverDifferences {
     pub differing: u64,
     /// Rows that no event of bronze explains.
     pub surplus: u64,
+    /// Rows of bronze that the rules of silver cannot take; no disagreement, but nothing to pass over either.
+    pub left_out: u64,
     /// The first differing rows, as text.
     pub examples: Vec<String>,
 }
@@ -46,7 +48,8 @@ impl SilverTable {
         };
         let schema = self.target_schema(&plan);
         for part in parts(bronze.table()) {
-            let changes = self.part_changes(bronze.table(), &plan, &schema, &part)?;
+            let (changes, left_out) = self.part_changes(bronze.table(), &plan, &schema, &part)?;
+            differences.left_out += left_out;
             differences.missing += changes.inserted.num_rows() as u64;
             differences.differing += changes.updated.num_rows() as u64;
             differences.surplus += changes.removed.num_rows() as u64;
@@ -68,13 +71,14 @@ impl SilverTable {
         Ok(differences)
     }
 
+    /// What makes the rows of one part of the keys the fold of bronze, and how many rows of bronze no rule takes.
     pub(super) fn part_changes(
         &self,
         bronze: &Table,
         plan: &SilverPlan,
         schema: &SchemaRef,
         part: &KeySet<'_>,
-    ) -> Result<RowChanges> {
+    ) -> Result<(RowChanges, u64)> {
         let comparators = Comparators::new(plan)?;
         let (wanted, pool) = merge::folded_part(bronze, plan, schema, part)?;
         let keys: Vec<&[u8]> = (0..pool.groups.len())
@@ -88,7 +92,7 @@ impl SilverTable {
                 by_key: HashMap::new(),
             },
         };
-        changes::difference(&wanted, &keys, &old)
+        Ok((changes::difference(&wanted, &keys, &old)?, pool.left_out))
     }
 }
 

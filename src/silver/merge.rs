@@ -391,6 +391,7 @@ pub(super) fn counted(changes: &RowChanges, fates: Fates) -> ApplyCounters {
         rows_late: fates.late,
         rows_repeated: fates.repeated,
         conflicts: fates.conflicts,
+        rows_left_out: 0,
     }
 }
 

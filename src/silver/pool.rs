@@ -75,6 +75,8 @@ pub struct EventPool {
     pub sequences: Rows,
     /// Events by (key, sequence, file, row).
     pub order: Vec<u32>,
+    /// Rows that are neither events nor skipped by the rules.
+    pub left_out: u64,
     /// One range of `order` for each key, in the order of the keys.
     pub groups: Vec<std::ops::Range<usize>>,
 }
@@ -91,6 +93,11 @@ impl EventPool {
         drop(rows);
         let kinds = EventClassifier::new(&plan.rules, schema)?.classify(&all)?;
         let taken = takes_part(plan, &all, &kinds);
+        let skipped = kinds
+            .iter()
+            .filter(|kind| **kind == EventKind::Skip)
+            .count();
+        let left_out = (all.num_rows() - taken.true_count() - skipped) as u64;
         let kinds: Vec<EventKind> = kinds
             .into_iter()
             .zip(taken.values())
@@ -126,6 +133,7 @@ impl EventPool {
             keys,
             sequences,
             order,
+            left_out,
             groups,
         })
     }
