@@ -1377,3 +1377,34 @@ async fn file_of_several_row_groups_and_upload_parts_keeps_its_row_numbers() {
         format!("{:x}", scrambled(1_099_999))
     );
 }
+
+/// Prints the median of an append and its commit for each thousand of five thousand; takes half a minute.
+#[tokio::test]
+#[ignore = "a measurement, see docs/testing.md"]
+async fn commit_latency_over_five_thousand_commits() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("t");
+    let mut table = Table::create(&root, &spec(&keys_schema(), &[]))
+        .await
+        .unwrap();
+    for thousand in 0..5_i64 {
+        let mut micros = Vec::new();
+        for number in 0..1_000 {
+            let key = thousand * 1_000 + number;
+            let started = std::time::Instant::now();
+            assert!(matches!(
+                append(&mut table, &keys(key, key + 1)).await,
+                CommitOutcome::Committed(_)
+            ));
+            micros.push(started.elapsed().as_micros());
+        }
+        micros.sort_unstable();
+        println!(
+            "commits from {}: p50 {} us, p99 {} us",
+            thousand * 1_000,
+            micros[500],
+            micros[990]
+        );
+    }
+    assert_eq!(table.row_count(), 5_000);
+}
