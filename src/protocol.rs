@@ -29,7 +29,7 @@ use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
 use crate::settings::{KeyIndexMode, PipelineSettings};
 use crate::silver::{ApplyCounters, SilverTable};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -284,11 +284,37 @@ impl Pipeline {
             && !same_content(&outcomes, &loaded.outcomes)
         {
             self.checkpoint.release(batch.id)?;
+            self.take_back_rejects(&batch).await?;
             return self.apply_pending(BatchReport::default()).await;
         }
         self.checkpoint.prepare(batch.id, &loaded.outcomes)?;
         let report = self.append(&batch, loaded).await?;
         self.apply_pending(report).await
+    }
+
+    /// Rejects of a batch that was given up go again, where their files were never loaded: such a file may never come back.
+    async fn take_back_rejects(&mut self, batch: &MicroBatch) -> Result<()> {
+        let transaction = self.transaction("quarantine", batch.id)?;
+        let held = self.quarantine.table();
+        let held = held.and_then(|table| table.transaction(&transaction.app_id));
+        if held < Some(batch.id.0) {
+            return Ok(());
+        }
+        let mut never_loaded = BTreeSet::new();
+        for file in &batch.files {
+            let record = self.checkpoint.file(&file.path)?;
+            if record.is_some_and(|record| record.loaded_at.is_none()) {
+                never_loaded.insert(file.path.clone());
+            }
+        }
+        let released = self.transaction("quarantine-released", batch.id)?;
+        let now = self.clock.now();
+        let rejects = BTreeMap::new();
+        let _commit = self
+            .quarantine
+            .append(batch.id, released, &rejects, &never_loaded, now)
+            .await?;
+        Ok(())
     }
 
     /// Quarantine, bronze, confirm.

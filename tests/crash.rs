@@ -207,3 +207,24 @@ fn crashes_while_source_files_are_moved_end_in_the_same_tables() {
         "{reached:?}"
     );
 }
+
+#[test]
+fn rejects_of_a_file_that_goes_away_after_a_crash_go_too() {
+    let loader = TestLoader::orders();
+    loader.drop_file("gone.jsonl", "no record\nnor this\n");
+    loader.drop_file("stays.jsonl", FILES[2].1);
+    // Reconcile, plan, quarantine.
+    let switch = CrashSwitch::stop_at(2);
+    assert!(loader.try_run(&switch).is_err());
+    assert_eq!(
+        switch.reached().last(),
+        Some(&CrashPoint::AfterQuarantineCommit)
+    );
+    assert_eq!(loader.quarantine().rows(None, None).unwrap().len(), 2);
+    std::fs::remove_file(loader.landing("gone.jsonl")).unwrap();
+    let summary = loader.run();
+    assert_eq!(loader.file("gone.jsonl").0, "parked");
+    assert_eq!(loader.quarantine().rows(None, None).unwrap(), []);
+    assert_eq!((summary.files_parked, summary.records_quarantined), (1, 0));
+    assert_eq!(loader.bronze_places().len(), 1);
+}
