@@ -52,7 +52,7 @@ fn rows_of_files_that_are_parked_or_forgotten_are_counted_and_checked() {
 }
 
 #[test]
-fn refused_records_of_a_file_that_never_loaded_are_found() {
+fn refused_records_of_a_batch_that_was_given_up_are_gone() {
     let good = order("I", 1, "new", 100, 1);
     let with_file = || {
         let loader = TestLoader::with("max_bad_records = 1", "");
@@ -72,11 +72,23 @@ fn refused_records_of_a_file_that_never_loaded_are_found() {
     loader.drop_file("a.jsonl", format!("{good}nonsense\nnonsense\n"));
     loader.run();
     assert_eq!(loader.file("a.jsonl").0, "parked");
-    let finding = "the checkpoint says 0 refused records, quarantine holds 1";
-    assert_eq!(findings(&loader), [("a.jsonl".into(), finding.into())]);
+    assert_eq!(findings(&loader), []);
     loader.drop_file("a.jsonl", good);
     loader.run();
     assert_eq!(findings(&loader), []);
+}
+
+#[test]
+fn refused_records_that_the_checkpoint_does_not_know_are_found() {
+    let loader = TestLoader::orders();
+    loader.drop_file("a.jsonl", order("I", 1, "new", 100, 1) + "nonsense\n");
+    loader.run();
+    let checkpoint = rusqlite::Connection::open(&loader.settings.checkpoint).unwrap();
+    checkpoint
+        .execute("UPDATE files SET rows_quarantined = 0", [])
+        .unwrap();
+    let finding = "the checkpoint says 0 refused records, quarantine holds 1";
+    assert_eq!(findings(&loader), [("a.jsonl".into(), finding.into())]);
 }
 
 #[test]
