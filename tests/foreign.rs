@@ -72,9 +72,7 @@ fn load_beside_another_writer(mode: &str) {
     };
     let loader = TestLoader::with(
         "max_files_per_trigger = 2",
-        &format!(
-            "write_mode = \"{mode}\"\n[pipeline.orders.maintenance]\nmin_num_files = 4\nlog_checkpoint_interval = 8"
-        ),
+        &format!("write_mode = \"{mode}\"\n[pipeline.orders.maintenance]\nauto = false"),
     );
     let stop = loader.path().join("stop");
     let (bronze, silver) = (
