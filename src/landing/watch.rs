@@ -31,7 +31,7 @@ pub enum Wake {
 }
 
 /// A file makes several events while it is written and closed: one listing is enough for them.
-const GATHER: Duration = Duration::from_millis(1);
+const GATHER: Duration = Duration::from_millis(10);
 /// A new folder is watched a moment after its event, so what lands in it meanwhile is unseen: it is listed once more.
 const NEW_FOLDER_AGAIN: Duration = Duration::from_millis(200);
 /// More renames than this between two waits are not remembered; those files settle by looking.
