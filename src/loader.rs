@@ -14,6 +14,7 @@ use crate::landing::{
 use crate::maintain::{Load, MaintainReport};
 use crate::protocol::{BatchReport, Pipeline, Recovery};
 use crate::settings::{CleanSource, Discovery, PipelineSettings};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -428,12 +429,15 @@ impl Loader {
             files_max: source.max_files_per_trigger,
             bytes_max: source.max_bytes_per_trigger,
         };
+        // A file that changes while it is read waits again, and only another look knows its new size.
+        let mut planned = HashSet::new();
         while !self.stop.is_asked() && !self.is_enough(options) {
             let now = self.pipeline.clock.now();
-            let settled = |path: &str| look.settled.contains(path);
+            let settled = |path: &str| look.settled.contains(path) && !planned.contains(path);
             let Some(batch) = self.pipeline.checkpoint.plan(&settled, limits, now)? else {
                 break;
             };
+            planned.extend(batch.files.iter().map(|file| file.path.clone()));
             self.pipeline.crash.reach(CrashPoint::AfterPlan)?;
             let bytes = batch.files.iter().map(|file| file.size).sum();
             let report = self.pipeline.load_batch(batch).await?;

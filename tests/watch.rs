@@ -18,7 +18,6 @@ fn two_orders(key: i64) -> String {
 }
 
 #[test]
-#[ignore = "hangs in some runs: the watching loop misses a wake; see docs/testing.md"]
 fn files_in_folder_trees_made_in_one_go_are_loaded() {
     // A folder inside a folder made a moment ago may have no events of its own: the next listing finds it.
     let program = Program::with("listing_interval = \"2s\"", "");
