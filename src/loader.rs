@@ -14,7 +14,6 @@ use crate::landing::{
 use crate::maintain::{Load, MaintainReport};
 use crate::protocol::{BatchReport, Pipeline, Recovery};
 use crate::settings::{CleanSource, Discovery, PipelineSettings};
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -206,7 +205,7 @@ impl Loader {
     ) -> Result<()> {
         let mut progressed_at = Instant::now();
         loop {
-            let Some(look) = self.look(options, tell)? else {
+            let Some(mut look) = self.look(options, tell)? else {
                 if self.wait(MISSING_PAUSE, tell) {
                     continue;
                 } else {
@@ -214,7 +213,7 @@ impl Loader {
                 }
             };
             let before = self.summary.batches;
-            match self.load_settled(&look, options, tell).await {
+            match self.load_settled(&mut look, options, tell).await {
                 // Nothing is lost: the batch stays frozen, and is finished when the other writer rests.
                 Err(error) if error.kind() == ErrorKind::Conflict && !options.available_now => {
                     tell(LoaderEvent::Note(error.to_string()));
@@ -420,7 +419,7 @@ impl Loader {
 
     async fn load_settled(
         &mut self,
-        look: &Look,
+        look: &mut Look,
         options: RunOptions,
         tell: &mut dyn FnMut(LoaderEvent),
     ) -> Result<()> {
@@ -429,15 +428,16 @@ impl Loader {
             files_max: source.max_files_per_trigger,
             bytes_max: source.max_bytes_per_trigger,
         };
-        // A file that changes while it is read waits again, and only another look knows its new size.
-        let mut planned = HashSet::new();
         while !self.stop.is_asked() && !self.is_enough(options) {
             let now = self.pipeline.clock.now();
-            let settled = |path: &str| look.settled.contains(path) && !planned.contains(path);
+            let settled = |path: &str| look.settled.contains(path);
             let Some(batch) = self.pipeline.checkpoint.plan(&settled, limits, now)? else {
                 break;
             };
-            planned.extend(batch.files.iter().map(|file| file.path.clone()));
+            // A file that changes while it is read waits again, and only another look knows its new size.
+            for file in &batch.files {
+                look.settled.remove(&file.path);
+            }
             self.pipeline.crash.reach(CrashPoint::AfterPlan)?;
             let bytes = batch.files.iter().map(|file| file.size).sum();
             let report = self.pipeline.load_batch(batch).await?;
@@ -575,4 +575,53 @@ fn changed_note(settings: &PipelineSettings, path: &str, state: FileState) -> St
 
 fn source_interval(loader: &Loader) -> Duration {
     loader.pipeline.settings().source.listing_interval
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::crash::CrashSwitch;
+    use crate::settings::{Request, Settings};
+
+    #[tokio::test]
+    async fn file_that_grows_after_the_listing_is_listed_again_and_loaded_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[pipeline.p]\ncheckpoint = \"c.db\"\nsource = { path = \"in\", settle = \"0s\" }\n\
+            bronze.path = \"b\"\n";
+        std::fs::write(folder.path().join("landfall.toml"), text).unwrap();
+        std::fs::create_dir(folder.path().join("in")).unwrap();
+        let growing = folder.path().join("in/a.jsonl");
+        std::fs::write(&growing, "").unwrap();
+        let settings = Settings::load(&Request {
+            config: None,
+            folder: folder.path().to_path_buf(),
+            pipelines: Vec::new(),
+            name: None,
+            flags: Vec::new(),
+            environment: &|_| None,
+        });
+        let settings = settings.unwrap().pipelines.remove(0);
+        let opened = Pipeline::open(settings, Arc::new(SystemClock), CrashSwitch::default()).await;
+        let (pipeline, recovery) = opened.unwrap();
+        let started = Loader::start(pipeline, recovery, Stop::default(), &mut |_| {}).await;
+        let mut loader = started.unwrap();
+        let options = RunOptions {
+            available_now: true,
+            // Trying it again without a listing would use these up.
+            batches_max: Some(10),
+        };
+        let mut grown = false;
+        let mut grow = |event: LoaderEvent| {
+            // Told after the listing and before the plan.
+            if matches!(event, LoaderEvent::Backlog { .. }) && !std::mem::replace(&mut grown, true)
+            {
+                std::fs::write(&growing, "{\"id\":1}\n{\"id\":2}\n").unwrap();
+            }
+        };
+        let summary = loader.run(options, &mut grow).await.unwrap();
+        assert!(grown);
+        assert_eq!((summary.rows, summary.files_pending), (2, 0));
+        assert_eq!(summary.batches, 2);
+    }
 }
