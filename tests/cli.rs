@@ -12,6 +12,7 @@ use common::TestLoader;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
 const ORDER: &str = "{\"op\":\"I\",\"order_id\":1,\"status\":\"new\",\"amount\":1.00,\"seq\":1}\n";
 
@@ -49,7 +50,12 @@ fn sample() -> tempfile::TempDir {
     fs::create_dir_all(&landing).unwrap();
     for entry in fs::read_dir(root.join("landing/orders")).unwrap() {
         let entry = entry.unwrap();
-        fs::copy(entry.path(), landing.join(entry.file_name())).unwrap();
+        let copy = landing.join(entry.file_name());
+        fs::copy(entry.path(), &copy).unwrap();
+        // As after a clone: written long ago, so all settle in one look.
+        let file = fs::File::options().write(true).open(copy).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+            .unwrap();
     }
     folder
 }
