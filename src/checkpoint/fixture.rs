@@ -5,6 +5,8 @@ use crate::batch::{BatchId, BatchLimits, MicroBatch};
 use crate::change::Version;
 use crate::landing::{LandingFile, Listing};
 use crate::settings::AllowOverwrites;
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use std::cell::Cell;
 use std::path::PathBuf;
 
 pub(super) const NOW: i64 = 1_700_000_000_000_000;
@@ -87,6 +89,20 @@ impl Bench {
 
     pub(super) fn writes(&self) -> u64 {
         self.store.connection.total_changes()
+    }
+
+    /// How many statements SQLite runs for `work`.
+    pub(super) fn statements(&mut self, work: impl FnOnce(&mut CheckpointStore)) -> u64 {
+        thread_local! {
+            static COUNT: Cell<u64> = const { Cell::new(0) };
+        }
+        COUNT.set(0);
+        let count: fn(TraceEvent<'_>) = |_| COUNT.set(COUNT.get() + 1);
+        let mask = TraceEventCodes::SQLITE_TRACE_STMT;
+        self.store.connection.trace_v2(mask, Some(count));
+        work(&mut self.store);
+        self.store.connection.trace_v2(mask, None);
+        COUNT.get()
     }
 }
 
