@@ -73,9 +73,6 @@ fn settings(folder: &Path) -> SilverSettings {
     };
     let at = |name: &str| folder.join(name).display().to_string();
     let request = Request {
-        config: None,
-        folder: folder.to_path_buf(),
-        pipelines: Vec::new(),
         name: Some("bench".into()),
         flags: vec![
             flag("source.path", at("landing")),
@@ -85,7 +82,7 @@ fn settings(folder: &Path) -> SilverSettings {
             flag("silver.keys", "order_id".into()),
             flag("silver.sequence_by", "seq".into()),
         ],
-        environment: &|_| None,
+        ..Request::in_folder(folder)
     };
     Settings::load(&request)
         .unwrap()

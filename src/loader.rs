@@ -593,14 +593,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("in")).unwrap();
         let growing = folder.path().join("in/a.jsonl");
         std::fs::write(&growing, "").unwrap();
-        let settings = Settings::load(&Request {
-            config: None,
-            folder: folder.path().to_path_buf(),
-            pipelines: Vec::new(),
-            name: None,
-            flags: Vec::new(),
-            environment: &|_| None,
-        });
+        let settings = Settings::load(&Request::in_folder(folder.path()));
         let settings = settings.unwrap().pipelines.remove(0);
         let opened = Pipeline::open(settings, Arc::new(SystemClock), CrashSwitch::default()).await;
         let (pipeline, recovery) = opened.unwrap();

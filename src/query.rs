@@ -364,15 +364,7 @@ mod tests {
             let text = "[pipeline.Orders]\ncheckpoint = \"c.db\"\nsource.path = \"in\"\nbronze.path = \"b\"\n\
                 silver = { path = \"s\", keys = [\"Id\"], sequence_by = [\"seq\"] }\n";
             std::fs::write(folder.path().join("landfall.toml"), text).unwrap();
-            let settings = Settings::load(&Request {
-                config: None,
-                folder: folder.path().to_path_buf(),
-                pipelines: Vec::new(),
-                name: None,
-                flags: Vec::new(),
-                environment: &|_| None,
-            })
-            .unwrap();
+            let settings = Settings::load(&Request::in_folder(folder.path())).unwrap();
             let lake = Lake { folder, settings };
             lake.create().await;
             lake.append(&[(3, "late", true), (1, "new", false)]).await;

@@ -39,6 +39,20 @@ pub struct Request<'a> {
     pub environment: &'a dyn Fn(&str) -> Option<String>,
 }
 
+impl Request<'_> {
+    /// Nothing typed in this folder, and an empty environment.
+    pub fn in_folder(folder: &Path) -> Self {
+        Request {
+            config: None,
+            folder: folder.to_path_buf(),
+            pipelines: Vec::new(),
+            name: None,
+            flags: Vec::new(),
+            environment: &|_| None,
+        }
+    }
+}
+
 impl Settings {
     /// Loads and checks the settings of the pipelines that were asked for.
     ///
@@ -386,12 +400,9 @@ mod tests {
             text: text.to_string(),
         };
         Request {
-            config: None,
-            folder: folder.to_path_buf(),
-            pipelines: Vec::new(),
-            name: None,
             flags: flags.iter().map(flag).collect(),
             environment: &|name| (name == "TOKEN").then(|| "hush".to_string()),
+            ..Request::in_folder(folder)
         }
     }
 

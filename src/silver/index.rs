@@ -489,9 +489,6 @@ mod tests {
         };
         let at = |name: &str| folder.join(name).display().to_string();
         let request = Request {
-            config: None,
-            folder: folder.to_path_buf(),
-            pipelines: Vec::new(),
             name: Some("p".into()),
             flags: vec![
                 flag("source.path", at("landing")),
@@ -501,7 +498,7 @@ mod tests {
                 flag("silver.keys", "id".into()),
                 flag("silver.sequence_by", "seq".into()),
             ],
-            environment: &|_| None,
+            ..Request::in_folder(folder)
         };
         let settings = Settings::load(&request)
             .unwrap()

@@ -242,11 +242,7 @@ except_column_list = ["op"]
 pub(crate) fn settings(folder: &Path) -> PipelineSettings {
     let request = Request {
         config: Some(folder.join("landfall.toml")),
-        folder: folder.to_path_buf(),
-        pipelines: Vec::new(),
-        name: None,
-        flags: Vec::new(),
-        environment: &|_| None,
+        ..Request::in_folder(folder)
     };
     Settings::load(&request).unwrap().pipelines.remove(0)
 }
