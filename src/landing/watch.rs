@@ -355,6 +355,15 @@ mod tests {
         }
     }
 
+    /// The handler of the present watch, or of one so many watches ago.
+    fn handler_of(waker: &Waker, root: &Path, ago: u64) -> Handler {
+        Handler {
+            signal: Arc::clone(&waker.0),
+            number: waker.0.lock().watch - ago,
+            root: root.to_owned(),
+        }
+    }
+
     fn renamed_until(watch: &mut Watch, name: &str) -> Vec<String> {
         let mut all = Vec::new();
         while !all.iter().any(|path| path == name) {
@@ -451,12 +460,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let waker = Waker::new();
         let mut watch = Watch::start(folder.path(), &waker).unwrap();
-        let number = waker.0.lock().watch;
-        let handler = Handler {
-            signal: Arc::clone(&waker.0),
-            number,
-            root: folder.path().to_owned(),
-        };
+        let handler = handler_of(&waker, folder.path(), 0);
         handler.handle(Ok(
             Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan)
         ));
@@ -469,12 +473,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let waker = Waker::new();
         let mut watch = Watch::start(folder.path(), &waker).unwrap();
-        let number = waker.0.lock().watch;
-        let handler = Handler {
-            signal: Arc::clone(&waker.0),
-            number,
-            root: folder.path().to_owned(),
-        };
+        let handler = handler_of(&waker, folder.path(), 0);
         handler.handle(Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch)));
         assert!(
             watch
@@ -529,17 +528,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let waker = Waker::new();
         let mut watch = Watch::start(folder.path(), &waker).unwrap();
-        let number = waker.0.lock().watch;
-        let handler = Handler {
-            signal: Arc::clone(&waker.0),
-            number,
-            root: folder.path().to_owned(),
-        };
-        let earlier = Handler {
-            signal: Arc::clone(&waker.0),
-            number: number - 1,
-            root: folder.path().to_owned(),
-        };
+        let handler = handler_of(&waker, folder.path(), 0);
+        let earlier = handler_of(&waker, folder.path(), 1);
         earlier.handle(Ok(Event::new(EventKind::Any)));
         assert_eq!(
             watch.wait(3 * GATHER),
