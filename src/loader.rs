@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const UNSETTLED_WAIT_MAX: Duration = Duration::from_secs(60);
 /// How often a landing folder that is missing is looked for.
 const MISSING_PAUSE: Duration = Duration::from_secs(1);
+/// A watch that could not start is tried again after this time, then after twice as long, and so on.
+const WATCH_AGAIN_PAUSE: Duration = Duration::from_secs(1);
 /// From so many rows of silver on, a run that ends makes the key index that the next one will use.
 const INDEX_ROWS_MIN_AT_END: i64 = 2_000_000;
 /// From so many rows of silver on, a watching run makes the key index when it is idle.
@@ -122,7 +124,9 @@ pub struct Loader {
     pipeline: Pipeline,
     filter: Filter,
     settler: Settler,
+    /// `None` while there is none, though there may be events to be had.
     watch: Option<Watch>,
+    watch_again_in: Duration,
     waker: Waker,
     stop: Stop,
     summary: RunSummary,
@@ -156,6 +160,7 @@ impl Loader {
             filter,
             settler,
             watch: None,
+            watch_again_in: WATCH_AGAIN_PAUSE,
             waker: stop.new_waker(),
             stop,
             summary: RunSummary::default(),
@@ -251,16 +256,8 @@ impl Loader {
                     self.pipeline.settings().source.listing_interval
                 }
             };
-            // A folder made just now is watched a moment later; what came into it between has no event of its own.
-            let pause = if self.echo {
-                pause.min(ECHO_PAUSE)
-            } else {
-                pause
-            };
-            if !self.wait(
-                pause.min(self.pipeline.settings().source.listing_interval),
-                tell,
-            ) {
+            let pause = self.shorten(pause, options);
+            if !self.wait(pause, tell) {
                 return Ok(());
             }
         }
@@ -497,7 +494,22 @@ impl Loader {
         !self.stop.is_asked()
     }
 
-    /// Starts to watch, without events where they are not wanted or cannot be had.
+    /// The pause before the next look, where there is reason not to take the whole of it.
+    fn shorten(&mut self, pause: Duration, options: RunOptions) -> Duration {
+        let mut pause = pause.min(self.pipeline.settings().source.listing_interval);
+        // A folder made just now is watched a moment later; what came into it between has no event of its own.
+        if self.echo {
+            pause = pause.min(ECHO_PAUSE);
+        }
+        // The landing folder may have been missing for just the moment in which the watch was to start.
+        if self.watch.is_none() && !options.available_now {
+            pause = pause.min(self.watch_again_in);
+            self.watch_again_in = self.watch_again_in.saturating_mul(2);
+        }
+        pause
+    }
+
+    /// Starts to watch, without events where they are not wanted; leaves no watch where they cannot be had now.
     fn start_watch(&mut self, tell: &mut dyn FnMut(LoaderEvent)) {
         let source = &self.pipeline.settings().source;
         if source.discovery == Discovery::List {
@@ -508,13 +520,13 @@ impl Loader {
             Ok(watch) => {
                 let degraded = watch.degraded();
                 self.watch = Some(watch);
+                self.watch_again_in = WATCH_AGAIN_PAUSE;
                 if let Some(message) = degraded {
                     self.tell_once(message, tell);
                 }
             }
             // Listing alone is enough to be right, so a watch that cannot start is no reason to stop.
             Err(error) => {
-                self.watch = Some(Watch::without_events(&self.waker));
                 self.tell_once(
                     format!(
                         "{error}; the folder is listed every {:?} all the same",
@@ -583,22 +595,50 @@ mod tests {
     use crate::clock::SystemClock;
     use crate::crash::CrashSwitch;
     use crate::settings::{Request, Settings};
+    use std::path::Path;
 
-    #[tokio::test]
-    async fn file_that_grows_after_the_listing_is_listed_again_and_loaded_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let text = "[pipeline.p]\ncheckpoint = \"c.db\"\nsource = { path = \"in\", settle = \"0s\" }\n\
-            bronze.path = \"b\"\n";
-        std::fs::write(folder.path().join("landfall.toml"), text).unwrap();
-        std::fs::create_dir(folder.path().join("in")).unwrap();
-        let growing = folder.path().join("in/a.jsonl");
-        std::fs::write(&growing, "").unwrap();
-        let settings = Settings::load(&Request::in_folder(folder.path()));
+    /// A loop over the landing folder `in`, with these keys of its source.
+    async fn loader_in(folder: &Path, source: &str) -> Loader {
+        let text = format!(
+            "[pipeline.p]\ncheckpoint = \"c.db\"\nsource = {{ path = \"in\", {source} }}\nbronze.path = \"b\"\n"
+        );
+        std::fs::write(folder.join("landfall.toml"), text).unwrap();
+        std::fs::create_dir(folder.join("in")).unwrap();
+        let settings = Settings::load(&Request::in_folder(folder));
         let settings = settings.unwrap().pipelines.remove(0);
         let opened = Pipeline::open(settings, Arc::new(SystemClock), CrashSwitch::default()).await;
         let (pipeline, recovery) = opened.unwrap();
         let started = Loader::start(pipeline, recovery, Stop::default(), &mut |_| {}).await;
-        let mut loader = started.unwrap();
+        started.unwrap()
+    }
+
+    #[tokio::test]
+    async fn watch_that_could_not_start_is_tried_again_soon() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut loader = loader_in(folder.path(), "listing_interval = \"1h\"").await;
+        let hour = Duration::from_secs(3600);
+        let options = RunOptions::default();
+        // The folder is missing while the watch starts, and back for the listing.
+        std::fs::remove_dir(folder.path().join("in")).unwrap();
+        loader.start_watch(&mut |_| {});
+        std::fs::create_dir(folder.path().join("in")).unwrap();
+        let pauses = [(); 3].map(|()| loader.shorten(hour, options).as_secs());
+        assert_eq!(pauses, [1, 2, 4]);
+        assert!(loader.look(options, &mut |_| {}).unwrap().is_some());
+        assert_eq!(loader.shorten(hour, options), hour);
+        std::fs::write(folder.path().join("in/a.jsonl"), "{}").unwrap();
+        assert!(matches!(
+            loader.watch.as_mut().unwrap().wait(hour),
+            Wake::Changed { .. }
+        ));
+    }
+
+    #[tokio::test]
+    async fn file_that_grows_after_the_listing_is_listed_again_and_loaded_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut loader = loader_in(folder.path(), "settle = \"0s\"").await;
+        let growing = folder.path().join("in/a.jsonl");
+        std::fs::write(&growing, "").unwrap();
         let options = RunOptions {
             available_now: true,
             // Trying it again without a listing would use these up.

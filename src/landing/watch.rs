@@ -10,7 +10,7 @@ use notify::{Config, Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Why a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +31,11 @@ pub enum Wake {
 }
 
 /// A file makes several events while it is written and closed: one listing is enough for them.
-const GATHER: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(1);
 /// A new folder is watched a moment after its event, so what lands in it meanwhile is unseen: it is listed once more.
 const NEW_FOLDER_AGAIN: Duration = Duration::from_millis(200);
+/// How often a wait looks whether the folder at the path is still the one that is watched: a mount over it makes no event.
+const ROOT_CHECK_PAUSE: Duration = Duration::from_secs(5);
 /// More renames than this between two waits are not remembered; those files settle by looking.
 const RENAMES_MAX: usize = 100_000;
 
@@ -151,7 +153,16 @@ pub struct Watch {
 #[derive(Debug)]
 struct Root {
     path: PathBuf,
-    identity: (u64, u64),
+    identity: Identity,
+}
+
+/// What tells one folder from another at the same path. The number of a folder that is gone is given to the next one, so
+/// the time it was made counts too, where the file system keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    created: Option<SystemTime>,
 }
 
 impl Watch {
@@ -202,15 +213,33 @@ impl Watch {
     /// Waits for the first thing that happens, at most `timeout`. What happened since the last wait counts.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         let until = Instant::now().checked_add(timeout);
+        let left = || {
+            until.map_or(timeout, |until| {
+                until.saturating_duration_since(Instant::now())
+            })
+        };
+        loop {
+            let wake = self.wait_for_news(left().min(ROOT_CHECK_PAUSE));
+            if let Some(wake) = wake.or_else(|| self.replaced_root()) {
+                return wake;
+            }
+            if left().is_zero() {
+                return Wake::TimedOut;
+            }
+        }
+    }
+
+    fn wait_for_news(&self, timeout: Duration) -> Option<Wake> {
+        let until = Instant::now() + timeout;
         let mut news = self.signal.lock();
         loop {
             let now = Instant::now();
             if let Some(wake) = news.take(now) {
-                return wake;
+                return Some(wake);
             }
-            let left = until.map_or(timeout, |until| until.saturating_duration_since(now));
+            let left = until.saturating_duration_since(now);
             if left.is_zero() {
-                break;
+                return None;
             }
             let pause = news.quiet_for(now).map_or(left, |quiet| left.min(quiet));
             news = match self.signal.changed.wait_timeout(news, pause) {
@@ -218,8 +247,6 @@ impl Watch {
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
-        drop(news);
-        self.replaced_root().unwrap_or(Wake::TimedOut)
     }
 
     /// One line when part of the tree is not watched and only listing covers it.
@@ -313,8 +340,12 @@ impl Handler {
     }
 }
 
-fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
-    std::fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    std::fs::metadata(path).map(|metadata| Identity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        created: metadata.created().ok(),
+    })
 }
 
 fn limit_reached(root: &Path) -> String {
@@ -403,8 +434,10 @@ mod tests {
     fn another_folder_at_the_path_is_noticed_without_an_event() {
         let folder = tempfile::tempdir().unwrap();
         let mut watch = Watch::start(folder.path(), &Waker::new()).unwrap();
-        watch.root.as_mut().unwrap().identity = (0, 0);
+        watch.root.as_mut().unwrap().identity.inode += 1;
         assert!(matches!(watch.wait(Duration::ZERO), Wake::Lost(_)));
+        // However long the wait.
+        assert!(matches!(watch.wait(Duration::MAX), Wake::Lost(_)));
     }
 
     #[test]
