@@ -36,6 +36,10 @@ pub const BATCH_ID: &str = "_batch_id";
 pub const LOADED_AT: &str = "_loaded_at";
 /// The flag of a soft delete in silver.
 pub const DELETED: &str = "deleted";
+/// The sequence from which on a row of silver was current (SCD type 2).
+pub const START_AT: &str = "__START_AT";
+/// The sequence at which it was no more; NULL while it is current (SCD type 2).
+pub const END_AT: &str = "__END_AT";
 
 /// Why a record is refused to quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

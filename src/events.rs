@@ -1,4 +1,4 @@
-//! Tells what each row of a batch is: an upsert, a delete, or nothing that silver takes.
+//! Tells what each row of a batch is: an upsert, a delete, a truncate, or nothing that silver takes.
 //!
 //! The rules come from the settings; columns are found by name without regard to case, as in Spark. A predicate that
 //! is NULL or false makes an upsert.
@@ -24,6 +24,8 @@ pub enum EventKind {
     Upsert,
     /// Deletes the row of its key.
     Delete,
+    /// Deletes every key that has an event below it; it has no key of its own.
+    Truncate,
     /// Stays in bronze and out of silver.
     Skip,
     /// An operation outside the closed set.
@@ -41,8 +43,8 @@ enum Rule {
         column: Option<usize>,
         kinds: HashMap<String, EventKind>,
     },
-    Deletes {
-        predicate: Arc<dyn PhysicalExpr>,
+    Predicates {
+        predicates: Vec<(Arc<dyn PhysicalExpr>, EventKind)>,
         schema: SchemaRef,
     },
 }
@@ -54,16 +56,25 @@ impl EventClassifier {
     /// condition.
     pub fn new(rules: &EventRules, schema: &SchemaRef) -> Result<Self> {
         let rule = match rules {
-            EventRules::Predicates { deletes: None } => Rule::Always(EventKind::Upsert),
-            EventRules::Predicates { deletes: Some(sql) } => deletes_rule(sql, schema)?,
+            EventRules::Predicates {
+                deletes: None,
+                truncates: None,
+            } => Rule::Always(EventKind::Upsert),
+            EventRules::Predicates { .. } => predicates_rule(rules, schema)?,
             EventRules::Operations {
                 column,
                 upsert,
                 delete,
+                truncate,
                 skip,
             } => Rule::Values {
                 column: find_column(schema, column),
-                kinds: operation_kinds(upsert, delete, skip),
+                kinds: operation_kinds(&[
+                    (upsert, EventKind::Upsert),
+                    (delete, EventKind::Delete),
+                    (truncate, EventKind::Truncate),
+                    (skip, EventKind::Skip),
+                ]),
             },
         };
         Ok(EventClassifier { rule })
@@ -83,9 +94,13 @@ impl EventClassifier {
                 let text = text.as_string::<i32>();
                 Ok((0..rows).map(|row| operation(text, row, kinds)).collect())
             }
-            Rule::Deletes { predicate, schema } => {
+            Rule::Predicates { predicates, schema } => {
                 let renamed = RecordBatch::try_new(schema.clone(), batch.columns().to_vec())?;
-                Ok(deletes(predicate, &renamed))
+                let mut kinds = vec![EventKind::Upsert; rows];
+                for (predicate, kind) in predicates {
+                    mark(predicate, &renamed, *kind, &mut kinds);
+                }
+                Ok(kinds)
             }
         }
     }
@@ -95,7 +110,7 @@ impl EventKind {
     /// Why a row of this kind is refused, if it is.
     pub fn refusal(self) -> Option<RejectReason> {
         match self {
-            EventKind::Upsert | EventKind::Delete | EventKind::Skip => None,
+            EventKind::Upsert | EventKind::Delete | EventKind::Truncate | EventKind::Skip => None,
             EventKind::Unknown => Some(RejectReason::UnknownOp),
         }
     }
@@ -112,45 +127,42 @@ pub fn find_column(schema: &Schema, name: &str) -> Option<usize> {
     })
 }
 
-fn operation_kinds(
-    upsert: &[String],
-    delete: &[String],
-    skip: &[String],
-) -> HashMap<String, EventKind> {
-    let lists = [
-        (upsert, EventKind::Upsert),
-        (delete, EventKind::Delete),
-        (skip, EventKind::Skip),
-    ];
+fn operation_kinds(lists: &[(&Vec<String>, EventKind)]) -> HashMap<String, EventKind> {
     let pairs = lists
-        .into_iter()
-        .flat_map(|(values, kind)| values.iter().map(move |value| (value.clone(), kind)));
+        .iter()
+        .flat_map(|(values, kind)| values.iter().map(|value| (value.clone(), *kind)));
     pairs.collect()
 }
 
-/// A row whose values the predicate cannot take is told apart from the others, which are classified all the same.
-fn deletes(predicate: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Vec<EventKind> {
+/// Gives `kind` to the rows that `predicate` is true for. A row whose values the predicate cannot take is told apart from
+/// the others, which are classified all the same.
+fn mark(
+    predicate: &Arc<dyn PhysicalExpr>,
+    rows: &RecordBatch,
+    kind: EventKind,
+    kinds: &mut [EventKind],
+) {
     let count = rows.num_rows();
     match predicate
         .evaluate(rows)
         .and_then(|value| value.into_array(count))
     {
         Ok(value) => {
-            let deletes = value.as_boolean();
-            let is_delete = |row: usize| deletes.is_valid(row) && deletes.value(row);
-            let kind = |row| match is_delete(row) {
-                true => EventKind::Delete,
-                false => EventKind::Upsert,
-            };
-            (0..count).map(kind).collect()
+            let holds = value.as_boolean();
+            for (row, entry) in kinds.iter_mut().enumerate() {
+                // What another predicate could not take stays refused.
+                if holds.is_valid(row) && holds.value(row) && *entry != EventKind::Unknown {
+                    *entry = kind;
+                }
+            }
         }
         Err(_) if count > 1 => {
             let half = count / 2;
-            let mut kinds = deletes(predicate, &rows.slice(0, half));
-            kinds.extend(deletes(predicate, &rows.slice(half, count - half)));
-            kinds
+            let (left, right) = kinds.split_at_mut(half);
+            mark(predicate, &rows.slice(0, half), kind, left);
+            mark(predicate, &rows.slice(half, count - half), kind, right);
         }
-        Err(_) => vec![EventKind::Unknown; count],
+        Err(_) => kinds.fill(EventKind::Unknown),
     }
 }
 
@@ -164,7 +176,22 @@ fn operation(text: &StringArray, row: usize, kinds: &HashMap<String, EventKind>)
         .unwrap_or(EventKind::Unknown)
 }
 
-fn deletes_rule(sql: &str, schema: &SchemaRef) -> Result<Rule> {
+/// The predicates of `rules` by the name of their setting; where several hold, the last one counts.
+fn named_predicates(rules: &EventRules) -> Vec<(&'static str, &str, EventKind)> {
+    let EventRules::Predicates { deletes, truncates } = rules else {
+        return Vec::new();
+    };
+    let named = [
+        ("apply_as_deletes", deletes, EventKind::Delete),
+        ("apply_as_truncates", truncates, EventKind::Truncate),
+    ];
+    named
+        .into_iter()
+        .filter_map(|(name, sql, kind)| Some((name, sql.as_deref()?, kind)))
+        .collect()
+}
+
+fn predicates_rule(rules: &EventRules, schema: &SchemaRef) -> Result<Rule> {
     // DataFusion lowers unquoted names, so lower-case column names make them match whatever their case.
     let lowered = |field: &Arc<Field>| {
         field
@@ -175,8 +202,16 @@ fn deletes_rule(sql: &str, schema: &SchemaRef) -> Result<Rule> {
     let schema = Arc::new(Schema::new(
         schema.fields().iter().map(lowered).collect::<Vec<_>>(),
     ));
+    let predicates = named_predicates(rules)
+        .into_iter()
+        .map(|(name, sql, kind)| Ok((predicate(name, sql, &schema)?, kind)))
+        .collect::<Result<_>>()?;
+    Ok(Rule::Predicates { predicates, schema })
+}
+
+fn predicate(name: &str, sql: &str, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
     let wrong = |error: String| {
-        Error::settings(format!("apply_as_deletes = {sql:?}: {error}"))
+        Error::settings(format!("{name} = {sql:?}: {error}"))
             .hint("a column that no file has brought yet must stand in schema_hints")
     };
     let context = SessionContext::new();
@@ -189,14 +224,14 @@ fn deletes_rule(sql: &str, schema: &SchemaRef) -> Result<Rule> {
         .create_physical_expr(expr, &known)
         .map_err(|error| wrong(error.to_string()))?;
     let data_type = predicate
-        .data_type(&schema)
+        .data_type(schema)
         .map_err(|error| wrong(error.to_string()))?;
     if data_type != DataType::Boolean {
         return Err(wrong(format!(
             "is no condition but a value of type {data_type}"
         )));
     }
-    Ok(Rule::Deletes { predicate, schema })
+    Ok(predicate)
 }
 
 /// Silver is a function of the events alone, so a function that answers otherwise at another time has no place here.
@@ -217,13 +252,17 @@ fn refuse_changing(expr: &Expr) -> std::result::Result<(), String> {
     }
 }
 
-/// Checks what can be told without the columns: that a predicate reads as one condition.
-///
-/// Fails with a settings error.
-pub fn check_rules(rules: &EventRules) -> Result<()> {
-    let EventRules::Predicates { deletes: Some(sql) } = rules else {
-        return Ok(());
-    };
+/// Checks what can be told without the columns: that each predicate reads as one condition. The settings that are wrong,
+/// by name, each with a settings error.
+pub fn check_rules(rules: &EventRules) -> Vec<(&'static str, Error)> {
+    let wrong = |(name, sql, _)| Some((name, check_predicate(name, sql).err()?));
+    named_predicates(rules)
+        .into_iter()
+        .filter_map(wrong)
+        .collect()
+}
+
+fn check_predicate(name: &str, sql: &str) -> Result<()> {
     let dialect = deltalake::datafusion::sql::sqlparser::dialect::GenericDialect {};
     let parser = deltalake::datafusion::sql::sqlparser::parser::Parser::new(&dialect);
     let parsed = parser.try_with_sql(sql).and_then(|mut parser| {
@@ -231,10 +270,8 @@ pub fn check_rules(rules: &EventRules) -> Result<()> {
         parser.expect_token(&deltalake::datafusion::sql::sqlparser::tokenizer::Token::EOF)
     });
     parsed.map(|_| ()).map_err(|error| {
-        Error::settings(format!(
-            "apply_as_deletes = {sql:?} is no condition: {error}"
-        ))
-        .hint("write a condition such as op = 'D'")
+        Error::settings(format!("{name} = {sql:?} is no condition: {error}"))
+            .hint("write a condition such as op = 'D'")
     })
 }
 
@@ -262,6 +299,7 @@ mod tests {
     fn predicate(sql: &str) -> EventRules {
         EventRules::Predicates {
             deletes: Some(sql.into()),
+            truncates: None,
         }
     }
 
@@ -290,9 +328,9 @@ mod tests {
 
     #[test]
     fn text_that_is_no_condition_is_refused_before_any_column_is_known() {
-        assert!(check_rules(&predicate("op = = 'D'")).is_err());
-        assert!(check_rules(&predicate("op = 'D' extra")).is_err());
-        assert!(check_rules(&predicate("nope = 'D'")).is_ok());
+        assert_eq!(check_rules(&predicate("op = = 'D'")).len(), 1);
+        assert_eq!(check_rules(&predicate("op = 'D' extra")).len(), 1);
+        assert!(check_rules(&predicate("nope = 'D'")).is_empty());
     }
 
     #[test]
@@ -321,15 +359,29 @@ mod tests {
     }
 
     #[test]
+    fn event_that_both_predicates_hold_for_is_a_truncate() {
+        use EventKind::{Delete, Truncate, Upsert};
+        let rules = EventRules::Predicates {
+            deletes: Some("op = 'D' OR op = 'X'".into()),
+            truncates: Some("op = 'X'".into()),
+        };
+        assert_eq!(
+            classify(&rules).unwrap(),
+            [Delete, Upsert, Upsert, Truncate]
+        );
+    }
+
+    #[test]
     fn closed_set_knows_nothing_else() {
-        use EventKind::{Delete, Skip, Unknown};
+        use EventKind::{Delete, Skip, Truncate, Unknown};
         let rules = EventRules::Operations {
             column: "op".into(),
             upsert: vec![],
             delete: vec!["D".into()],
+            truncate: vec!["X".into()],
             skip: vec!["I".into()],
         };
-        assert_eq!(classify(&rules).unwrap(), [Delete, Skip, Unknown, Unknown]);
+        assert_eq!(classify(&rules).unwrap(), [Delete, Skip, Unknown, Truncate]);
     }
 
     #[test]
@@ -338,6 +390,7 @@ mod tests {
             column: "kind".into(),
             upsert: vec!["I".into()],
             delete: vec![],
+            truncate: vec![],
             skip: vec![],
         };
         assert_eq!(classify(&rules).unwrap(), [EventKind::Unknown; 4]);

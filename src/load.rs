@@ -260,12 +260,14 @@ impl Admission {
             EventKind::Unknown => {
                 return Some((RejectReason::UnknownOp, self.unknown_operation(rows, row)));
             }
-            EventKind::Upsert | EventKind::Delete => {}
+            EventKind::Upsert | EventKind::Delete | EventKind::Truncate => {}
         }
         let is_null = |(_, place): &&(String, Option<usize>)| {
             place.is_none_or(|place| rows.column(place).is_null(row))
         };
-        if let Some((name, _)) = self.keys.iter().find(is_null) {
+        // A truncate is of no key.
+        let key_counts = kind != EventKind::Truncate;
+        if let Some((name, _)) = self.keys.iter().find(is_null).filter(|_| key_counts) {
             return Some((
                 RejectReason::NullKey,
                 format!("key column {name} is NULL or absent"),
@@ -286,7 +288,7 @@ impl Admission {
         kind: EventKind,
     ) -> Option<(RejectReason, String)> {
         let silver = match kind {
-            EventKind::Skip => &[],
+            EventKind::Skip | EventKind::Truncate => &[],
             EventKind::Unknown | EventKind::Upsert | EventKind::Delete => {
                 self.silver_partitions.as_slice()
             }
@@ -318,7 +320,8 @@ impl Admission {
 
     fn unknown_operation(&self, rows: &RecordBatch, row: usize) -> String {
         if self.operation.is_empty() {
-            return "apply_as_deletes cannot be evaluated on the values of this record".into();
+            return "apply_as_deletes or apply_as_truncates cannot be evaluated on the values of this record"
+                .into();
         }
         let place = find_column(&rows.schema(), &self.operation);
         let value = place.and_then(|place| {

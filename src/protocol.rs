@@ -94,8 +94,9 @@ impl Pipeline {
         crash: CrashSwitch,
     ) -> Result<(Pipeline, Recovery)> {
         let hints = TableSchema::from_hints(&settings.source.schema_hints)?;
-        if let Some(silver) = &settings.silver {
-            check_rules(&silver.events)?;
+        let rules = settings.silver.as_ref().map(|silver| &silver.events);
+        if let Some((_, error)) = rules.and_then(|rules| check_rules(rules).pop()) {
+            return Err(error);
         }
         let checkpoint = CheckpointStore::open(
             &settings.checkpoint,

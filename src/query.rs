@@ -132,7 +132,7 @@ pub(crate) fn names_in(schema: &SchemaRef, names: &[String]) -> Vec<String> {
 
 fn order_of(pipeline: &PipelineSettings, layer: Layer) -> Vec<String> {
     match (layer, &pipeline.silver) {
-        (Layer::Silver, Some(silver)) => silver.keys.clone(),
+        (Layer::Silver, Some(silver)) => silver.row_columns(),
         _ => vec![change::FILE_PATH.to_string(), change::FILE_ROW.to_string()],
     }
 }

@@ -30,8 +30,8 @@ pub(crate) async fn changes(changes: Changes) -> Result<()> {
         .as_ref()
         .ok_or_else(|| no_silver(&changes.pipeline))?;
     let rows = match changes.net {
-        true => feed::net_changes(&silver.path, changes.range, &silver.keys).await?,
-        false => feed::changes(&silver.path, changes.range, &silver.keys).await?,
+        true => feed::net_changes(&silver.path, changes.range, &silver.row_columns()).await?,
+        false => feed::changes(&silver.path, changes.range, &silver.row_columns()).await?,
     };
     output::print_rows(rows, changes.format).await
 }

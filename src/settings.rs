@@ -14,6 +14,7 @@ mod value;
 pub use keys::{SETTING_KEYS, SettingKey};
 pub use load::{FlagValue, Request};
 
+use crate::change::START_AT;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -173,7 +174,11 @@ pub struct SilverSettings {
     pub columns: ColumnSelection,
     /// Whether a NULL in an upsert keeps the value so far.
     pub ignore_null_updates: IgnoreNullUpdates,
-    /// What a delete leaves behind.
+    /// A column that lists the columns which its event carries; the others keep the value so far.
+    pub columns_to_update: Option<String>,
+    /// One row for each key, or its history.
+    pub scd_type: ScdType,
+    /// What a delete leaves behind in a silver of SCD type 1.
     pub deletes: Deletes,
     /// How rows that change are replaced.
     pub write_mode: WriteMode,
@@ -183,6 +188,17 @@ pub struct SilverSettings {
     pub partition_by: Vec<String>,
     /// Whether the table tells its readers what changed.
     pub change_data_feed: bool,
+}
+
+impl SilverSettings {
+    /// The columns that tell one row of the table from another: the keys, and the start of a version.
+    pub fn row_columns(&self) -> Vec<String> {
+        let mut columns = self.keys.clone();
+        if matches!(self.scd_type, ScdType::Two { .. }) {
+            columns.push(START_AT.to_string());
+        }
+        columns
+    }
 }
 
 /// `[pipeline.P.maintenance]`.
@@ -208,13 +224,15 @@ pub struct MaintenanceSettings {
     pub deleted_file_retention_duration: Duration,
 }
 
-/// How an event is told to be an upsert or a delete.
+/// How an event is told to be an upsert, a delete or a truncate.
 #[derive(Clone, Debug)]
 pub enum EventRules {
     /// SQL predicates; every other event is an upsert.
     Predicates {
         /// `apply_as_deletes`; `None` means no deletes.
         deletes: Option<String>,
+        /// `apply_as_truncates`; `None` means no truncates. An event that is both is a truncate.
+        truncates: Option<String>,
     },
     /// A closed set of values of one column.
     Operations {
@@ -224,18 +242,34 @@ pub enum EventRules {
         upsert: Vec<String>,
         /// Values that delete.
         delete: Vec<String>,
+        /// Values that empty the table.
+        truncate: Vec<String>,
         /// Values that stay in bronze and out of silver.
         skip: Vec<String>,
     },
 }
 
-/// `column_list` or `except_column_list`.
+/// `column_list` or `except_column_list`, and the same of `track_history`.
 #[derive(Clone, Debug)]
 pub enum ColumnSelection {
-    /// All source columns but these.
+    /// All columns but these.
     AllExcept(Vec<String>),
     /// Only these.
     Only(Vec<String>),
+}
+
+impl ColumnSelection {
+    /// Whether it takes a column of this name, without regard to case.
+    pub fn takes(&self, name: &str) -> bool {
+        let named = |list: &[String]| {
+            list.iter()
+                .any(|entry| entry.to_lowercase() == name.to_lowercase())
+        };
+        match self {
+            ColumnSelection::AllExcept(list) => !named(list),
+            ColumnSelection::Only(list) => named(list),
+        }
+    }
 }
 
 /// `ignore_null_updates`.
@@ -349,6 +383,30 @@ pub enum AbsentColumns {
 pub enum Deletes {
     /// The row stays with `deleted = true`.
     Soft,
+    /// The row goes.
+    Hard,
+}
+
+/// `stored_as_scd_type`.
+#[derive(Clone, Debug)]
+pub enum ScdType {
+    /// One row for each key.
+    One,
+    /// One row for each version of a key, with the sequences between which it was current.
+    Two {
+        /// Columns whose changes open a new version; the others take the newest value in it. Keys and sequence open none.
+        tracked: ColumnSelection,
+    },
+}
+
+impl EventRules {
+    /// Whether an event can be a truncate.
+    pub fn has_truncates(&self) -> bool {
+        match self {
+            EventRules::Predicates { truncates, .. } => truncates.is_some(),
+            EventRules::Operations { truncate, .. } => !truncate.is_empty(),
+        }
+    }
 }
 
 /// `key_index`.

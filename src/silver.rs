@@ -5,17 +5,22 @@
 //! carries the bronze version in its application transaction, so applying a version twice is harmless. [`SilverTable::apply`]
 //! is the seam where another engine can stand.
 
+mod carried;
 pub mod changes;
 mod compare;
+pub mod fold;
+mod history;
 mod incoming;
 pub mod index;
 pub mod locate;
 mod made_with;
 mod merge;
+mod newer;
 pub mod plan;
 pub mod pool;
 pub mod refold;
 pub mod scd1;
+pub mod truncates;
 mod write;
 
 use crate::bronze::BronzeTable;
@@ -24,12 +29,13 @@ use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::{AppTransaction, CommitOutcome, Table, TableSpec, VersionFiles};
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::in_parallel;
-use crate::settings::{SilverSettings, WriteMode};
+use crate::settings::{ScdType, SilverSettings, WriteMode};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use changes::RowChanges;
 pub use compare::SilverDifferences;
 use compare::parts;
+use fold::Shape;
 use incoming::Incoming;
 use index::KeyIndex;
 use made_with::SETTINGS_PROPERTY;
@@ -37,9 +43,10 @@ use merge::Merge;
 use plan::SilverPlan;
 use pool::{Comparators, EventPool};
 use scd1::Fates;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
+use truncates::Truncates;
 use write::Draft;
 
 /// How often a commit that lost against a foreign writer is computed again.
@@ -128,8 +135,13 @@ impl SilverTable {
     }
 
     /// Keeps a key index in `folder`, a cache that may be deleted at any time.
+    ///
+    /// A silver that keeps versions has several rows of a key, which the index does not know.
     pub fn with_index(mut self, folder: PathBuf) -> Self {
-        self.index = IndexState::Closed(folder);
+        self.index = match self.settings.scd_type {
+            ScdType::One => IndexState::Closed(folder),
+            ScdType::Two { .. } => IndexState::Off,
+        };
         self
     }
 
@@ -158,6 +170,9 @@ impl SilverTable {
         let Some(table) = &self.table else {
             return Ok(0);
         };
+        if table.schema().field_with_name(DELETED).is_err() {
+            return Ok(0);
+        }
         let files: Vec<_> = table.files().collect();
         let counts = in_parallel(files.len(), |file| {
             let mut deleted = 0;
@@ -229,19 +244,32 @@ impl SilverTable {
             };
             let incoming = Incoming::read(bronze.table(), files)?;
             let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
+            let known = self.known_truncates(&plan, &comparators)?;
+            let truncates = incoming.truncates(bronze.table(), &plan, &comparators, &known)?;
             let parts = incoming.into_parts(&plan, &comparators)?;
+            let work = Work {
+                bronze: bronze.table(),
+                plan: &plan,
+                comparators: &comparators,
+                truncates: &truncates,
+                fresh: files.added.iter().map(|add| add.path.as_str()).collect(),
+                replaces,
+            };
             let mut draft = Draft::new(transaction, parts.len());
             let mut counters = ApplyCounters::default();
-            for rows in parts {
-                let pool = EventPool::new(&plan, &comparators, &schema, rows)?;
-                let (changes, counted) =
-                    self.compute(bronze.table(), &plan, &comparators, &pool, replaces)?;
-                counters.rows_left_out += pool.left_out;
-                drop(pool);
-                counters.add(&counted);
-                draft
-                    .add(self.table.as_ref().ok_or_else(no_table)?, changes)
-                    .await?;
+            if truncates != known {
+                (draft, counters) = self.apply_truncates(&work, draft, schema, parts).await?;
+            } else {
+                for rows in parts {
+                    let pool = EventPool::new(&plan, &comparators, &schema, rows, &truncates)?;
+                    let (changes, counted) = self.compute(&work, &pool)?;
+                    counters.rows_left_out += pool.left_out;
+                    drop(pool);
+                    counters.add(&counted);
+                    draft
+                        .add(self.table.as_ref().ok_or_else(no_table)?, changes)
+                        .await?;
+                }
             }
             let mode = self.settings.write_mode;
             let table = self.table.as_mut().ok_or_else(no_table)?;
@@ -260,6 +288,49 @@ impl SilverTable {
             tokio::time::sleep(Duration::from_millis(20 << attempt.min(6))).await;
         }
         Err(self.always_written())
+    }
+
+    /// Applies events among which are truncates that silver does not know: they reach every key, so all keys are folded.
+    async fn apply_truncates(
+        &self,
+        work: &Work<'_>,
+        draft: Draft,
+        schema: SchemaRef,
+        parts_of_events: Vec<Vec<RecordBatch>>,
+    ) -> Result<(Draft, ApplyCounters)> {
+        let mut counters = ApplyCounters::default();
+        for rows in parts_of_events {
+            let pool = EventPool::new(work.plan, work.comparators, &schema, rows, work.truncates)?;
+            let (_, counted) = self.compute(work, &pool)?;
+            counters.rows_left_out += pool.left_out;
+            counters.add(&ApplyCounters {
+                rows_inserted: 0,
+                rows_updated: 0,
+                rows_deleted: 0,
+                ..counted
+            });
+        }
+        let table = self.table.as_ref().ok_or_else(no_table)?;
+        let target = self.target_schema(work.plan);
+        let parts = parts(work.bronze);
+        let mut draft = draft.in_parts(parts.len());
+        for part in parts {
+            let (changes, _) =
+                self.part_changes(work.bronze, work.plan, &target, &part, work.truncates)?;
+            counters.add(&merge::counted(&changes, Fates::default()));
+            draft.add(table, changes).await?;
+        }
+        draft.set_property(truncates::PROPERTY, work.truncates.to_text()?);
+        Ok((draft, counters))
+    }
+
+    /// The truncates that silver was made with.
+    fn known_truncates(&self, plan: &SilverPlan, comparators: &Comparators) -> Result<Truncates> {
+        let table = self.table.as_ref();
+        match table.and_then(|table| table.property(truncates::PROPERTY)) {
+            Some(text) if plan.rules.has_truncates() => Truncates::of_text(plan, comparators, text),
+            Some(_) | None => Ok(Truncates::none(plan)),
+        }
     }
 
     /// Makes silver the fold of all events in bronze, in one commit: only rows that differ are written. After a change of
@@ -282,18 +353,20 @@ impl SilverTable {
         } else {
             self.target_schema(&plan)
         };
+        let comparators = Comparators::new(&plan)?;
+        let truncates = Truncates::in_bronze(bronze.table(), &plan, &comparators)?;
         let mut changes = RowChanges::none(&schema);
         let mut rows_left_out = 0;
         for part in parts(bronze.table()) {
             let (part, left_out) = if whole {
-                let (rows, pool) = merge::folded_part(bronze.table(), &plan, &schema, &part)?;
+                let folded = merge::folded_part(bronze.table(), &plan, &schema, &part, &truncates)?;
                 let new_rows = RowChanges {
-                    inserted: rows,
+                    inserted: folded.rows,
                     ..RowChanges::none(&schema)
                 };
-                (new_rows, pool.left_out)
+                (new_rows, folded.pool.left_out)
             } else {
-                self.part_changes(bronze.table(), &plan, &schema, &part)?
+                self.part_changes(bronze.table(), &plan, &schema, &part, &truncates)?
             };
             changes = changes.and(part)?;
             rows_left_out += left_out;
@@ -306,13 +379,22 @@ impl SilverTable {
             app_id: self.app_id.clone(),
             version: version.0,
         };
-        let properties = BTreeMap::from([(SETTINGS_PROPERTY.to_string(), self.settings_text())]);
+        let mut properties =
+            BTreeMap::from([(SETTINGS_PROPERTY.to_string(), self.settings_text())]);
+        if truncates != self.known_truncates(&plan, &comparators)? {
+            properties.insert(truncates::PROPERTY.to_string(), truncates.to_text()?);
+        }
         let mode = self.settings.write_mode;
         let table = self.table.as_mut().ok_or_else(no_table)?;
         let outcome = if whole {
             write::replace(table, changes, &counters, transaction, properties, crash).await?
         } else {
             let mut draft = Draft::new(transaction, 1);
+            for (name, value) in &properties {
+                if table.property(name) != Some(value.as_str()) {
+                    draft.set_property(name, value.clone());
+                }
+            }
             draft.add(table, changes).await?;
             draft.commit(table, &counters, mode, crash).await?.outcome
         };
@@ -429,32 +511,40 @@ impl SilverTable {
             .map_or_else(|| plan.schema(), |table| plan.evolved(&table.schema()))
     }
 
-    fn compute(
-        &self,
-        bronze: &Table,
-        plan: &SilverPlan,
-        comparators: &Comparators,
-        pool: &EventPool,
-        replaces: bool,
-    ) -> Result<(RowChanges, ApplyCounters)> {
+    fn compute(&self, work: &Work<'_>, pool: &EventPool) -> Result<(RowChanges, ApplyCounters)> {
         let merge = Merge {
             silver: self.table.as_ref().ok_or_else(no_table)?,
-            schema: self.target_schema(plan),
-            bronze,
-            plan,
-            comparators,
+            schema: self.target_schema(work.plan),
+            bronze: work.bronze,
+            plan: work.plan,
+            comparators: work.comparators,
             index: match &self.index {
                 IndexState::Open(_, index) => Some(index),
                 IndexState::Off | IndexState::Closed(_) | IndexState::Missing(_) => None,
             },
             pool,
+            truncates: work.truncates,
+            fresh: &work.fresh,
         };
-        if replaces {
-            merge.refold_all()
-        } else {
-            merge.decide_all()
+        match (work.plan.shape, work.replaces) {
+            (Shape::Flagged | Shape::Bare, false) => merge.decide_all(),
+            (Shape::Flagged | Shape::Bare, true) => merge.refold_all(),
+            (Shape::History, false) => merge.decide_history(),
+            (Shape::History, true) => merge.refold_history(),
         }
     }
+}
+
+/// What one apply works with.
+struct Work<'a> {
+    bronze: &'a Table,
+    plan: &'a SilverPlan,
+    comparators: &'a Comparators,
+    truncates: &'a Truncates,
+    /// The files that the version added.
+    fresh: HashSet<&'a str>,
+    /// The version took rows away.
+    replaces: bool,
 }
 
 async fn follow(

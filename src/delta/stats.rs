@@ -53,8 +53,8 @@ pub struct ColumnRange {
     pub column: String,
     /// The least value.
     pub min: StatValue,
-    /// The greatest value.
-    pub max: StatValue,
+    /// The greatest value; `None` where there is no bound.
+    pub max: Option<StatValue>,
 }
 
 impl ColumnRange {
@@ -64,13 +64,20 @@ impl ColumnRange {
         Some(ColumnRange {
             column: column.to_owned(),
             min,
-            max,
+            max: Some(max),
         })
+    }
+
+    /// Everything from the least of the values up, likewise.
+    pub fn from(column: &str, values: &dyn Array) -> Option<ColumnRange> {
+        let range = ColumnRange::of(column, values)?;
+        Some(ColumnRange { max: None, ..range })
     }
 
     /// Whether a file whose values lie in `known` can hold a value of this range.
     pub fn meets(&self, known: &(StatValue, StatValue)) -> bool {
-        let above = known.0.compare(&self.max) == Some(Ordering::Greater);
+        let is_below = |max| known.0.compare(max) == Some(Ordering::Greater);
+        let above = self.max.as_ref().is_some_and(is_below);
         let below = known.1.compare(&self.min) == Some(Ordering::Less);
         !above && !below
     }

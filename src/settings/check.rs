@@ -277,7 +277,6 @@ fn silver(reader: &mut Reader<'_>) -> Option<SilverSettings> {
     let path = required_path(reader, "silver.path");
     let keys = required_list(reader, "silver.keys");
     let sequence_by = required_list(reader, "silver.sequence_by");
-    reader.choice("silver.stored_as_scd_type", &[("1", ())], ());
     let settings = SilverSettings {
         path: path.clone().unwrap_or_default(),
         keys: keys.clone(),
@@ -285,7 +284,15 @@ fn silver(reader: &mut Reader<'_>) -> Option<SilverSettings> {
         events: events(reader),
         columns: columns(reader),
         ignore_null_updates: ignore_null_updates(reader),
-        deletes: reader.choice("silver.deletes", &[("soft", Deletes::Soft)], Deletes::Soft),
+        columns_to_update: reader
+            .text("silver.columns_to_update")
+            .filter(|text| !text.is_empty()),
+        scd_type: scd_type(reader),
+        deletes: reader.choice(
+            "silver.deletes",
+            &[("soft", Deletes::Soft), ("hard", Deletes::Hard)],
+            Deletes::Soft,
+        ),
         write_mode: reader.choice(
             "silver.write_mode",
             &[
@@ -370,11 +377,14 @@ fn required_list(reader: &mut Reader<'_>, key: &str) -> Vec<String> {
 }
 
 fn events(reader: &mut Reader<'_>) -> EventRules {
-    let deletes = reader
-        .text("silver.apply_as_deletes")
-        .filter(|text| !text.trim().is_empty());
+    let mut predicate = |key| {
+        let text = reader.text(key);
+        text.filter(|text| !text.trim().is_empty())
+    };
+    let deletes = predicate("silver.apply_as_deletes");
+    let truncates = predicate("silver.apply_as_truncates");
     if !reader.has_table("silver.operations") {
-        return EventRules::Predicates { deletes };
+        return EventRules::Predicates { deletes, truncates };
     }
     let column = reader
         .text("silver.operations.column")
@@ -386,8 +396,30 @@ fn events(reader: &mut Reader<'_>) -> EventRules {
         column: column.unwrap_or_default(),
         upsert: reader.list("silver.operations.upsert"),
         delete: reader.list("silver.operations.delete"),
+        truncate: reader.list("silver.operations.truncate"),
         skip: reader.list("silver.operations.skip"),
     }
+}
+
+fn scd_type(reader: &mut Reader<'_>) -> ScdType {
+    const LIST: &str = "silver.track_history_column_list";
+    const EXCEPT: &str = "silver.track_history_except_column_list";
+    let is_two = reader.choice(
+        "silver.stored_as_scd_type",
+        &[("1", false), ("2", true)],
+        false,
+    );
+    if !is_two {
+        return ScdType::One;
+    }
+    let list = reader.list(LIST);
+    // An empty list is the default: every column is tracked.
+    let tracked = if list.is_empty() {
+        ColumnSelection::AllExcept(reader.list(EXCEPT))
+    } else {
+        ColumnSelection::Only(list)
+    };
+    ScdType::Two { tracked }
 }
 
 fn columns(reader: &mut Reader<'_>) -> ColumnSelection {

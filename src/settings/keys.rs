@@ -269,14 +269,19 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "NULL keeps the value so far: true, false or columns [default: false]",
     ),
     key(
+        "silver.columns_to_update",
+        "columns-to-update",
+        "Column that lists the columns which its event carries",
+    ),
+    key(
         "silver.stored_as_scd_type",
         "stored-as-scd-type",
-        "1 [default: 1]",
+        "1 (one row for each key) or 2 (its history) [default: 1]",
     ),
     key(
         "silver.deletes",
         "deletes",
-        "What a delete leaves: soft [default: soft]",
+        "What a delete leaves: soft (a flagged row) or hard (none) [default: soft]",
     ),
     key(
         "silver.track_history_column_list",

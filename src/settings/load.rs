@@ -531,7 +531,7 @@ mod tests {
             (
                 "silver",
                 "stored_as_scd_type = 3",
-                "must be one of 1, not 3",
+                "must be one of 1, 2, not 3",
             ),
         ];
         for (table, line, expected) in cases {
@@ -623,14 +623,6 @@ mod tests {
             ("source", "absent_columns = \"keep\""),
             ("source.json", "multi_line = true"),
             ("source.csv", "encoding = \"latin1\""),
-            ("silver", "stored_as_scd_type = 2"),
-            ("silver", "deletes = \"hard\""),
-            ("silver", "apply_as_truncates = \"op = 'T'\""),
-            ("silver", "track_history_column_list = [\"x\"]"),
-            (
-                "silver",
-                "operations = { column = \"op\", upsert = [\"I\"], truncate = [\"T\"] }",
-            ),
         ];
         for (table, line) in cases {
             let message = refusal(&with(table, line));
@@ -795,7 +787,10 @@ mod tests {
         assert!(silver.change_data_feed);
         assert!(matches!(
             &silver.events,
-            EventRules::Predicates { deletes: None }
+            EventRules::Predicates {
+                deletes: None,
+                truncates: None
+            }
         ));
     }
 

@@ -18,8 +18,8 @@ const RESERVED: &[&str] = &[
     change::BATCH_ID,
     change::LOADED_AT,
     change::DELETED,
-    "__START_AT",
-    "__END_AT",
+    change::START_AT,
+    change::END_AT,
     "_change_type",
     "_commit_version",
     "_commit_timestamp",
@@ -29,13 +29,51 @@ const RESERVED: &[&str] = &[
 pub(super) fn check_pipeline(reader: &mut Reader<'_>, pipeline: &PipelineSettings) {
     csv_dialect(reader, &pipeline.source.csv);
     source_texts(reader, &pipeline.source);
-    if let Some(silver) = &pipeline.silver
-        && let Err(error) = check_rules(&silver.events)
-    {
-        reader.refuse("silver.apply_as_deletes", error.to_string());
+    if let Some(silver) = &pipeline.silver {
+        for (key, error) in check_rules(&silver.events) {
+            reader.refuse(&format!("silver.{key}"), error.to_string());
+        }
+        history(reader, silver);
     }
     places(reader, pipeline);
     maintenance(reader, &pipeline.maintenance);
+}
+
+/// What goes with one SCD type only.
+fn history(reader: &mut Reader<'_>, silver: &SilverSettings) {
+    const LIST: &str = "silver.track_history_column_list";
+    const EXCEPT: &str = "silver.track_history_except_column_list";
+    match silver.scd_type {
+        ScdType::One => {
+            for key in [LIST, EXCEPT] {
+                if !reader.list(key).is_empty() {
+                    let name = reader.name(key);
+                    reader.refuse(key, format!("{name} needs stored_as_scd_type = 2"));
+                }
+            }
+        }
+        ScdType::Two { .. } => {
+            if !reader.list(LIST).is_empty() && !reader.list(EXCEPT).is_empty() {
+                refuse_both(reader, LIST, EXCEPT);
+            }
+            if silver.events.has_truncates() {
+                let key = match silver.events {
+                    EventRules::Predicates { .. } => "silver.apply_as_truncates",
+                    EventRules::Operations { .. } => "silver.operations.truncate",
+                };
+                let name = reader.name(key);
+                reader.refuse(key, format!("{name} needs stored_as_scd_type = 1"));
+            }
+        }
+    }
+    if silver.columns_to_update.is_some() && silver.ignore_null_updates != IgnoreNullUpdates::Never
+    {
+        refuse_both(
+            reader,
+            "silver.columns_to_update",
+            "silver.ignore_null_updates",
+        );
+    }
 }
 
 /// Types, time formats and columns that are written as text.
@@ -108,6 +146,15 @@ pub(super) fn check_lists(reader: &mut Reader<'_>) {
         &excepted,
     );
     refuse_both(reader, "silver.column_list", "silver.except_column_list");
+    for key in [
+        "silver.track_history_column_list",
+        "silver.track_history_except_column_list",
+        "silver.columns_to_update",
+    ] {
+        let list = reader.list(key);
+        columns_are_distinct(reader, key, &list);
+    }
+    refuse_shared(reader, "silver.columns_to_update", "silver.keys", &keys);
     event_rules(reader);
 }
 
@@ -167,13 +214,14 @@ fn event_rules(reader: &mut Reader<'_>) {
     if !reader.has_table(OPERATIONS) {
         return;
     }
-    if reader.has("silver.apply_as_deletes") {
-        let name = reader.name("silver.apply_as_deletes");
-        let message = format!("{name} and operations exclude each other");
-        reader.refuse("silver.apply_as_deletes", message);
+    for key in ["silver.apply_as_deletes", "silver.apply_as_truncates"] {
+        if reader.has(key) {
+            let name = reader.name(key);
+            reader.refuse(key, format!("{name} and operations exclude each other"));
+        }
     }
     let mut seen: Vec<(String, &str)> = Vec::new();
-    for list in ["upsert", "delete", "skip"] {
+    for list in ["upsert", "delete", "truncate", "skip"] {
         for value in reader.list(&format!("{OPERATIONS}.{list}")) {
             if let Some((_, first)) = seen.iter().find(|(known, _)| *known == value) {
                 let message = format!(

@@ -6,8 +6,6 @@ use super::reader::{Reader, Value};
 
 /// Which values of a setting are refused.
 enum Refused {
-    /// Everything but an empty list or text.
-    NonEmpty,
     /// These words.
     Words(&'static [&'static str]),
     /// All but these words, whatever their case.
@@ -21,12 +19,6 @@ const NOT_YET: &[(&str, Refused)] = &[
     ("source.json.multi_line", Refused::Words(&["true"])),
     ("source.json.encoding", Refused::AllBut(UTF_8)),
     ("source.csv.encoding", Refused::AllBut(UTF_8)),
-    ("silver.stored_as_scd_type", Refused::Words(&["2"])),
-    ("silver.deletes", Refused::Words(&["hard"])),
-    ("silver.apply_as_truncates", Refused::NonEmpty),
-    ("silver.operations.truncate", Refused::NonEmpty),
-    ("silver.track_history_column_list", Refused::NonEmpty),
-    ("silver.track_history_except_column_list", Refused::NonEmpty),
 ];
 
 const ENVELOPES: &[&str] = &[
@@ -101,7 +93,6 @@ impl Refused {
             Value::Refused => return false,
         };
         match self {
-            Refused::NonEmpty => texts.iter().any(|text| !text.is_empty()),
             Refused::Words(words) => texts.iter().any(|text| words.contains(text)),
             Refused::AllBut(words) => texts
                 .iter()

@@ -1,13 +1,15 @@
 //! What an apply does to the rows of silver, before anything is written: new rows, old rows, and which replaces which.
 
+use crate::change::{DELETED, END_AT, START_AT};
 use crate::error::{Error, Result};
+use crate::silver::fold::{FoldedRow, sources};
 use crate::silver::locate::Located;
+use crate::silver::plan::SilverPlan;
 use crate::silver::pool::gather;
-use crate::silver::scd1::{FoldedRow, sources};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 use roaring::RoaringTreemap;
 use std::collections::{BTreeMap, HashMap};
 
@@ -82,23 +84,46 @@ impl RowChanges {
     }
 }
 
-/// Rows of silver that are there, one for each key.
+/// Rows of silver that are there.
 pub struct OldRows {
     /// In the schema of the changes.
     pub rows: RecordBatch,
     /// Where each stands.
     pub places: Vec<RowPlace>,
-    /// Which row has which key.
-    pub by_key: HashMap<Box<[u8]>, u32>,
+    /// Which row has which identity: the key, and under SCD type 2 the start of the version.
+    pub by_identity: HashMap<Box<[u8]>, u32>,
 }
 
-/// What turns `old` into `wanted`; `keys` are the keys of the wanted rows. Rows that are equal do not appear.
-pub fn difference(wanted: &RecordBatch, keys: &[&[u8]], old: &OldRows) -> Result<RowChanges> {
+impl OldRows {
+    /// There are none.
+    pub fn none(schema: &SchemaRef) -> Self {
+        OldRows {
+            rows: RecordBatch::new_empty(schema.clone()),
+            places: Vec::new(),
+            by_identity: HashMap::new(),
+        }
+    }
+
+    /// Rows and their places, in the same order; `identities` likewise.
+    pub fn new(rows: RecordBatch, places: Vec<RowPlace>, identities: &Rows) -> Self {
+        let by_identity = (0_u32..).zip(identities.iter());
+        OldRows {
+            by_identity: by_identity
+                .map(|(row, identity)| (identity.data().into(), row))
+                .collect(),
+            rows,
+            places,
+        }
+    }
+}
+
+/// What turns `old` into `wanted`; `identities` are those of the wanted rows. Rows that are equal do not appear.
+pub fn difference(wanted: &RecordBatch, identities: &Rows, old: &OldRows) -> Result<RowChanges> {
     let (mut inserted, mut updated, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
     let mut seen = vec![false; old.places.len()];
     let equal = row_equality(wanted, &old.rows)?;
-    for (row, key) in (0_u32..).zip(keys) {
-        match old.by_key.get(*key) {
+    for (row, identity) in (0_u32..).zip(identities.iter()) {
+        match old.by_identity.get(identity.data()) {
             None => inserted.push(row),
             Some(&before) => {
                 seen[before as usize] = true;
@@ -157,19 +182,27 @@ pub fn pick(rows: &RecordBatch, places: Vec<u32>) -> Result<RecordBatch> {
     Ok(take_record_batch(rows, &UInt32Array::from(places))?)
 }
 
-/// Folded rows as rows of `schema`: `pool` has one array for each of `names`, the flag comes last.
+/// Folded rows as rows of `schema`: `pool` has one array for each column of the plan, `spans` the sequence of each row of the
+/// pool where silver has versions.
 pub fn materialize(
     folded: &[FoldedRow],
     pool: &[ArrayRef],
-    names: &[String],
+    spans: Option<&ArrayRef>,
+    plan: &SilverPlan,
     schema: &SchemaRef,
 ) -> Result<RecordBatch> {
-    let deleted = BooleanArray::from_iter(folded.iter().map(|row| Some(row.deleted)));
+    let deleted = || BooleanArray::from_iter(folded.iter().map(|row| Some(row.deleted)));
+    let starts = || folded.iter().map(|row| Some(row.start)).collect();
+    let ends = || folded.iter().map(|row| row.end).collect();
     let column = |field: &arrow::datatypes::FieldRef| -> Result<ArrayRef> {
-        if field.name() == crate::change::DELETED {
-            return Ok(std::sync::Arc::new(deleted.clone()));
+        match (field.name().as_str(), spans) {
+            (START_AT, Some(spans)) => return gather(spans, &starts()),
+            (END_AT, Some(spans)) => return gather(spans, &ends()),
+            (DELETED, None) => return Ok(std::sync::Arc::new(deleted())),
+            _ => {}
         }
-        match names.iter().position(|name| name == field.name()) {
+        let is_it = |column: &arrow::datatypes::FieldRef| column.name() == field.name();
+        match plan.columns.iter().position(is_it) {
             Some(place) => gather(&pool[place], &sources(folded, place)),
             None => Ok(new_null_array(field.data_type(), folded.len())),
         }

@@ -6,13 +6,13 @@ use super::merge;
 use super::plan::SilverPlan;
 use super::pool::Comparators;
 use super::refold::{self, KeySet};
+use super::truncates::Truncates;
 use crate::bronze::BronzeTable;
 use crate::delta::Table;
 use crate::error::Result;
 use crate::parallel::in_parallel;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use std::collections::HashMap;
 
 /// One part of the exact path over all keys holds about this many events.
 const REFOLD_EVENTS_MAX: i64 = 4_000_000;
@@ -47,8 +47,11 @@ impl SilverTable {
             return Ok(differences);
         };
         let schema = self.target_schema(&plan);
+        let comparators = Comparators::new(&plan)?;
+        let truncates = Truncates::in_bronze(bronze.table(), &plan, &comparators)?;
         for part in parts(bronze.table()) {
-            let (changes, left_out) = self.part_changes(bronze.table(), &plan, &schema, &part)?;
+            let (changes, left_out) =
+                self.part_changes(bronze.table(), &plan, &schema, &part, &truncates)?;
             differences.left_out += left_out;
             differences.missing += changes.inserted.num_rows() as u64;
             differences.differing += changes.updated.num_rows() as u64;
@@ -78,21 +81,17 @@ impl SilverTable {
         plan: &SilverPlan,
         schema: &SchemaRef,
         part: &KeySet<'_>,
+        truncates: &Truncates,
     ) -> Result<(RowChanges, u64)> {
         let comparators = Comparators::new(plan)?;
-        let (wanted, pool) = merge::folded_part(bronze, plan, schema, part)?;
-        let keys: Vec<&[u8]> = (0..pool.groups.len())
-            .map(|group| pool.key(group))
-            .collect();
+        let folded = merge::folded_part(bronze, plan, schema, part, truncates)?;
         let old = match &self.table {
             Some(table) => all_old_rows(table, plan, &comparators, schema, part)?,
-            None => OldRows {
-                rows: RecordBatch::new_empty(schema.clone()),
-                places: Vec::new(),
-                by_key: HashMap::new(),
-            },
+            None => OldRows::none(schema),
         };
-        Ok((changes::difference(&wanted, &keys, &old)?, pool.left_out))
+        let identities = merge::identities(plan, &comparators, &folded.rows)?;
+        let changes = changes::difference(&folded.rows, &identities, &old)?;
+        Ok((changes, folded.pool.left_out))
     }
 }
 
@@ -140,15 +139,9 @@ fn all_old_rows(
     })?;
     let (rows, places): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     let rows = arrow::compute::concat_batches(schema, rows.iter().flatten())?;
-    let keys = comparators.keys.rows(&plan.key_columns(&rows))?;
-    let by_key: HashMap<Box<[u8]>, u32> = (0..rows.num_rows())
-        .map(|row| (keys.row(row).data().into(), row as u32))
-        .collect();
-    Ok(OldRows {
-        rows,
-        places: places.into_iter().flatten().collect(),
-        by_key,
-    })
+    let identities = merge::identities(plan, comparators, &rows)?;
+    let places = places.into_iter().flatten().collect();
+    Ok(OldRows::new(rows, places, &identities))
 }
 
 fn row_texts(rows: &RecordBatch, count: usize) -> Result<Vec<String>> {

@@ -7,6 +7,7 @@ use crate::parallel::in_parallel;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::Comparators;
 use crate::silver::refold;
+use crate::silver::truncates::Truncates;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
@@ -53,6 +54,22 @@ impl Incoming {
             rows,
             replaces: !files.removed.is_empty(),
         })
+    }
+
+    /// All truncates that silver is to know, where it knows `known`.
+    pub(super) fn truncates(
+        &self,
+        bronze: &Table,
+        plan: &SilverPlan,
+        comparators: &Comparators,
+        known: &Truncates,
+    ) -> Result<Truncates> {
+        if self.replaces {
+            // One may have gone with the rows that left.
+            return Truncates::in_bronze(bronze, plan, comparators);
+        }
+        let found = Truncates::among(plan, comparators, &self.schema, &self.rows)?;
+        known.and(plan, comparators, &found)
     }
 
     /// The rows in parts, in the order of their keys. At least one part, which may be empty.

@@ -6,6 +6,7 @@ use crate::change::DELETED;
 use crate::delta::{ColumnRange, DataFile, Table};
 use crate::error::{Error, Result};
 use crate::parallel::in_parallel;
+use crate::silver::fold::Shape;
 use crate::silver::index::{IndexHit, KeyIndex, Lookup};
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{Comparators, EventPool};
@@ -24,7 +25,7 @@ pub struct Hit {
     /// The flag of a soft delete.
     pub deleted: bool,
     /// Where the sequence of the row stands: which part, which row of the part.
-    sequence: (u32, u32),
+    pub(super) sequence: (u32, u32),
 }
 
 /// Where the rows of some keys are, and the rows themselves if they came with it.
@@ -33,9 +34,9 @@ pub struct Located {
     pub files: Vec<String>,
     /// For each group of the pool, its row.
     pub hits: Vec<Option<Hit>>,
-    sequences: Vec<Rows>,
+    pub(super) sequences: Vec<Rows>,
     /// For each hit its row in the columns of silver, in the order of the groups.
-    rows: Option<RecordBatch>,
+    pub(super) rows: Option<RecordBatch>,
 }
 
 impl Located {
@@ -205,7 +206,9 @@ impl KeyScan<'_> {
         let plan = self.plan;
         let mut columns = plan.names(&plan.keys);
         columns.extend(plan.names(&plan.sequence));
-        columns.push(DELETED.into());
+        if plan.shape == Shape::Flagged {
+            columns.push(DELETED.into());
+        }
         let mut found = Found {
             hits: Vec::new(),
             sequences: self.comparators.sequence.rows(&self.no_rows())?,
@@ -234,7 +237,9 @@ impl KeyScan<'_> {
         }
         let sequence_columns = &rows.columns()[key_count..key_count + self.plan.sequence.len()];
         let sequences = self.comparators.sequence.rows(sequence_columns)?;
-        let deleted = rows.column(rows.num_columns() - 1).as_boolean();
+        let deleted = rows
+            .column_by_name(DELETED)
+            .and_then(|column| column.as_boolean_opt());
         for (group, row) in hit_rows {
             let place = row as usize;
             let sequence = (
@@ -242,7 +247,7 @@ impl KeyScan<'_> {
                 u32::try_from(found.sequences.num_rows()).expect("fewer than 4 billion rows"),
             );
             found.sequences.push(sequences.row(place));
-            let deleted = deleted.is_valid(place) && deleted.value(place);
+            let deleted = deleted.is_some_and(|flags| flags.is_valid(place) && flags.value(place));
             found.hits.push((
                 group,
                 Hit {
@@ -266,7 +271,12 @@ impl KeyScan<'_> {
     }
 }
 
-fn candidates<'a>(table: &'a Table, plan: &SilverPlan, pool: &EventPool) -> Vec<&'a DataFile> {
+/// The files of silver that may hold a key of `pool`.
+pub(super) fn candidates<'a>(
+    table: &'a Table,
+    plan: &SilverPlan,
+    pool: &EventPool,
+) -> Vec<&'a DataFile> {
     let range =
         |&place: &usize| ColumnRange::of(plan.columns[place].name(), pool.columns[place].as_ref());
     let ranges: Vec<ColumnRange> = plan.keys.iter().filter_map(range).collect();

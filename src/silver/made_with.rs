@@ -2,7 +2,7 @@
 
 use super::SilverTable;
 use crate::error::{Error, Result};
-use crate::settings::{ColumnSelection, Deletes, EventRules, IgnoreNullUpdates};
+use crate::settings::{ColumnSelection, Deletes, EventRules, IgnoreNullUpdates, ScdType};
 use std::collections::BTreeMap;
 
 /// The table property that keeps the settings silver was made with.
@@ -21,7 +21,10 @@ impl SilverTable {
             ColumnSelection::Only(list) => words.insert("column_list", list_text(list)),
         };
         match &settings.events {
-            EventRules::Predicates { deletes } => {
+            EventRules::Predicates { deletes, truncates } => {
+                if let Some(truncates) = truncates {
+                    words.insert("apply_as_truncates", format!("{truncates:?}"));
+                }
                 let deletes = deletes.as_deref().unwrap_or_default();
                 words.insert("apply_as_deletes", format!("{deletes:?}"))
             }
@@ -29,16 +32,43 @@ impl SilverTable {
                 column,
                 upsert,
                 delete,
+                truncate,
                 skip,
             } => {
-                let lists = [("upsert", upsert), ("delete", delete), ("skip", skip)];
-                let lists = lists.map(|(name, list)| format!("{name} = {}", list_text(list)));
+                let lists = [
+                    ("upsert", upsert),
+                    ("delete", delete),
+                    ("truncate", truncate),
+                    ("skip", skip),
+                ];
+                let is_named =
+                    |(name, list): &(&str, &Vec<String>)| *name != "truncate" || !list.is_empty();
+                let lists: Vec<String> = lists
+                    .into_iter()
+                    .filter(is_named)
+                    .map(|(name, list)| format!("{name} = {}", list_text(list)))
+                    .collect();
                 words.insert(
                     "operations",
                     format!("{{ column = {column:?}, {} }}", lists.join(", ")),
                 )
             }
         };
+        // A setting that came later stands only where it is given, so that a silver made before it still fits.
+        if let Some(column) = &settings.columns_to_update {
+            words.insert("columns_to_update", format!("{column:?}"));
+        }
+        if let ScdType::Two { tracked } = &settings.scd_type {
+            words.insert("stored_as_scd_type", "2".into());
+            match tracked {
+                ColumnSelection::AllExcept(list) => {
+                    words.insert("track_history_except_column_list", list_text(list))
+                }
+                ColumnSelection::Only(list) => {
+                    words.insert("track_history_column_list", list_text(list))
+                }
+            };
+        }
         words.insert(
             "ignore_null_updates",
             match &settings.ignore_null_updates {
@@ -51,6 +81,7 @@ impl SilverTable {
             "deletes",
             match settings.deletes {
                 Deletes::Soft => "\"soft\"".into(),
+                Deletes::Hard => "\"hard\"".into(),
             },
         );
         words.insert(

@@ -1,4 +1,4 @@
-//! Computes what the new events of one version of bronze do to silver; writes nothing.
+//! Computes what the new events of one version of bronze do to a silver of one row for each key; writes nothing.
 
 use crate::change::DELETED;
 use crate::delta::Table;
@@ -6,17 +6,18 @@ use crate::error::Result;
 use crate::events::EventKind;
 use crate::silver::ApplyCounters;
 use crate::silver::changes::{self, OldRows, RowChanges, RowPlace};
+use crate::silver::fold::{ContentEquality, Fold, FoldedRow, Shape};
 use crate::silver::index::KeyIndex;
 use crate::silver::locate::{self, Hit, Located};
+use crate::silver::newer;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{self, Comparators, EventPool};
 use crate::silver::refold::{self, KeySet};
-use crate::silver::scd1::{self, Decision, Fates, FoldedRow, OldRow, Standing, Values};
-use arrow::array::{
-    Array, ArrayRef, AsArray, DynComparator, RecordBatch, UInt32Array, make_comparator,
-};
-use arrow::compute::SortOptions;
+use crate::silver::scd1::{self, Decision, Fates, OldRow, Standing};
+use crate::silver::truncates::Truncates;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::datatypes::SchemaRef;
+use arrow::row::Rows;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
@@ -39,6 +40,10 @@ pub(super) struct Merge<'a> {
     pub index: Option<&'a KeyIndex>,
     /// The new events.
     pub pool: &'a EventPool,
+    /// All truncates that are known.
+    pub truncates: &'a Truncates,
+    /// The files of bronze that the new events came with.
+    pub fresh: &'a HashSet<&'a str>,
 }
 
 impl Merge<'_> {
@@ -47,20 +52,20 @@ impl Merge<'_> {
         let located = self.locate()?;
         let met = self.read_met(&located)?;
         let columns = pool::joined(&self.pool.columns, &met.columns)?;
-        let unavailable = pool::unavailable_masks(self.plan, &columns)?;
-        let values = Values {
-            columns: &columns,
-            ignore_null: &self.plan.ignore_null,
-            unavailable: &unavailable,
-        };
-        let same_content = ContentEquality::new(&columns)?;
+        let not_sent = self.pool.not_sent(self.plan, &columns)?;
+        let fold = self.pool.fold(self.plan, &columns, &not_sent);
+        let newer = self.has_newer(&located)?;
         let mut fates = Fates::default();
         let (mut inserts, mut updates, mut refolds) = (Vec::new(), Vec::new(), Vec::new());
-        for group in 0..self.pool.groups.len() {
+        let mut removed = Vec::new();
+        for (group, &is_newer_known) in newer.iter().enumerate() {
             let events = self.pool.events(group);
-            self.count_repeats(events, &same_content, &mut fates);
+            count_repeats(self.pool, events, &fold.same, &mut fates);
             let Some(hit) = located.hits[group] else {
-                inserts.extend(scd1::fold_all(events, &self.pool.kinds, &values));
+                match is_newer_known {
+                    true => refolds.push(group),
+                    false => fold.all(events, &mut inserts),
+                }
                 continue;
             };
             let row = met
@@ -73,32 +78,49 @@ impl Merge<'_> {
             };
             let standing = |event: u32| self.standing(event, &located, &hit);
             let same = |event: u32| {
-                row.is_some_and(|row| {
-                    self.changes_nothing(event, row, hit.deleted, &values, &same_content)
-                })
+                row.is_some_and(|row| self.changes_nothing(event, row, hit.deleted, &fold))
             };
-            match scd1::decide(
-                events,
-                &self.pool.kinds,
-                old,
-                &values,
-                &standing,
-                &same,
-                &mut fates,
-            ) {
+            match scd1::decide(&fold, events, old, &standing, &same, &mut fates) {
                 Decision::Keep => {}
                 Decision::Write(folded) => updates.push((group, folded)),
+                Decision::Remove => removed.push(met.place_of[&group]),
                 Decision::Refold => refolds.push(group),
             }
         }
-        let names = self.names();
         let changes = RowChanges {
-            inserted: changes::materialize(&inserts, &columns, &names, &self.schema)?,
-            ..self.updates(updates, &columns, &met, &names)?
+            inserted: self.materialize(&inserts, &columns)?,
+            removed_at: met.places_of(&removed),
+            removed: changes::pick(&met.rows, removed)?,
+            ..self.updates(updates, &columns, &met)?
         };
-        let changes = changes.and(self.refolded(&refolds, &met)?)?;
+        let located = |group: &usize| located.hits[*group].is_some();
+        let (refolded, fates_of_unseen) =
+            self.refolded(&refolds, &met, &|group| !located(&group))?;
+        fates.add(fates_of_unseen);
+        let changes = changes.and(refolded)?;
         let counters = counted(&changes, fates);
         Ok((changes, counters))
+    }
+
+    /// Silver shows the last event of a key, unless it may have been a hard delete.
+    fn has_newer(&self, located: &Located) -> Result<Vec<bool>> {
+        if self.plan.shape != Shape::Bare {
+            return Ok(vec![false; self.pool.groups.len()]);
+        }
+        let is_unseen = |group: &usize| located.hits[*group].is_none();
+        let groups: Vec<usize> = (0..self.pool.groups.len()).filter(is_unseen).collect();
+        newer::has_newer(
+            self.bronze,
+            self.plan,
+            self.comparators,
+            self.pool,
+            &groups,
+            self.fresh,
+        )
+    }
+
+    fn materialize(&self, rows: &[FoldedRow], columns: &[ArrayRef]) -> Result<RecordBatch> {
+        changes::materialize(rows, columns, None, self.plan, &self.schema)
     }
 
     /// The exact path for every key of the pool; rows of replaced files are in the pool beside the new ones.
@@ -113,7 +135,7 @@ impl Merge<'_> {
                 .filter(|&group| located.hits[group].is_some())
                 .collect(),
         )?;
-        let changes = self.refolded(&groups, &met)?;
+        let (changes, _) = self.refolded(&groups, &met, &|_| false)?;
         let counters = counted(&changes, Fates::default());
         Ok((changes, counters))
     }
@@ -140,8 +162,7 @@ impl Merge<'_> {
 
     /// Reads the rows that new events may change: all but live rows whose new events are all older.
     fn read_met(&self, located: &Located) -> Result<Met> {
-        let partial =
-            self.plan.unavailable_value.is_some() || self.plan.ignore_null.contains(&true);
+        let partial = self.plan.is_partial();
         let is_met = |group: &usize| {
             let Some(hit) = &located.hits[*group] else {
                 return false;
@@ -198,61 +219,44 @@ impl Merge<'_> {
         updates: Vec<(usize, FoldedRow)>,
         columns: &[ArrayRef],
         met: &Met,
-        names: &[String],
     ) -> Result<RowChanges> {
         let (groups, folded): (Vec<usize>, Vec<FoldedRow>) = updates.into_iter().unzip();
         let before: Vec<u32> = groups.iter().map(|group| met.place_of[group]).collect();
         Ok(RowChanges {
-            updated: changes::materialize(&folded, columns, names, &self.schema)?,
-            replaced_at: before
-                .iter()
-                .map(|&place| met.places[place as usize].clone())
-                .collect(),
+            updated: self.materialize(&folded, columns)?,
+            replaced_at: met.places_of(&before),
             replaced: changes::pick(&met.rows, before)?,
             ..RowChanges::none(&self.schema)
         })
     }
 
-    /// Folds all events of some groups again and compares with the rows that are there.
-    fn refolded(&self, groups: &[usize], met: &Met) -> Result<RowChanges> {
+    /// Folds all events of some groups again and compares with the rows that are there. The fates of their new events are
+    /// counted where `is_counted`.
+    fn refolded(
+        &self,
+        groups: &[usize],
+        met: &Met,
+        is_counted: &dyn Fn(usize) -> bool,
+    ) -> Result<(RowChanges, Fates)> {
         if groups.is_empty() {
-            return Ok(RowChanges::none(&self.schema));
+            return Ok((RowChanges::none(&self.schema), Fates::default()));
         }
-        let firsts: UInt32Array = groups
-            .iter()
-            .map(|&group| self.pool.events(group).first().copied())
-            .collect();
-        let key_columns = self.plan.keys.iter();
-        let key_columns =
-            key_columns.map(|&place| pool::gather(&self.pool.columns[place], &firsts));
-        let some = KeySet::Some {
-            keys: groups.iter().map(|&group| self.pool.key(group)).collect(),
-            columns: key_columns.collect::<Result<_>>()?,
-        };
-        let (wanted, pool) = folded_part(self.bronze, self.plan, &self.schema, &some)?;
-        let keys: Vec<&[u8]> = (0..pool.groups.len())
-            .map(|group| pool.key(group))
-            .collect();
-        let refolded: HashSet<usize> = groups.iter().copied().collect();
-        let with_rows: Vec<usize> = met
-            .groups
+        let keys = keys_of(self.plan, self.pool, groups)?;
+        let folded = folded_part(self.bronze, self.plan, &self.schema, &keys, self.truncates)?;
+        let counted: Vec<usize> = groups
             .iter()
             .copied()
-            .filter(|group| refolded.contains(group))
+            .filter(|&group| is_counted(group))
             .collect();
-        let before: Vec<u32> = with_rows.iter().map(|group| met.place_of[group]).collect();
-        let old = OldRows {
-            places: before
-                .iter()
-                .map(|&place| met.places[place as usize].clone())
-                .collect(),
-            by_key: (0_u32..)
-                .zip(&with_rows)
-                .map(|(place, &group)| (self.pool.key(group).into(), place))
-                .collect(),
-            rows: changes::pick(&met.rows, before)?,
-        };
-        changes::difference(&wanted, &keys, &old)
+        let fates = fates_of(self.pool, &counted, &folded.pool)?;
+        let refolded: HashSet<usize> = groups.iter().copied().collect();
+        let with_rows = met.groups.iter().filter(|group| refolded.contains(group));
+        let before: Vec<u32> = with_rows.map(|group| met.place_of[group]).collect();
+        let rows = changes::pick(&met.rows, before.clone())?;
+        let identities = identities(self.plan, self.comparators, &rows)?;
+        let old = OldRows::new(rows, met.places_of(&before), &identities);
+        let identities = self::identities(self.plan, self.comparators, &folded.rows)?;
+        Ok((changes::difference(&folded.rows, &identities, &old)?, fates))
     }
 
     fn standing(&self, event: u32, located: &Located, hit: &Hit) -> Standing {
@@ -270,47 +274,18 @@ impl Merge<'_> {
 
     /// Whether an event of the row's own sequence leaves the row as it is, wherever it stands among its equals: it has the
     /// row's kind, and every value that it sets is the row's.
-    fn changes_nothing(
-        &self,
-        event: u32,
-        row: u32,
-        deleted: bool,
-        values: &Values<'_>,
-        same: &ContentEquality,
-    ) -> bool {
+    fn changes_nothing(&self, event: u32, row: u32, deleted: bool, fold: &Fold<'_>) -> bool {
         let kind = self.pool.kinds[event as usize];
         let is_delete = kind == EventKind::Delete;
+        let values = &fold.values;
         is_delete == deleted
-            && (0..values.columns.len())
-                .all(|column| values.keeps(column, event, kind) || same.column(column, event, row))
-    }
-
-    fn count_repeats(&self, events: &[u32], same: &ContentEquality, fates: &mut Fates) {
-        for pair in events.windows(2) {
-            let (before, after) = (pair[0] as usize, pair[1] as usize);
-            if self.pool.sequences.row(before) != self.pool.sequences.row(after) {
-                continue;
-            }
-            let equal =
-                self.pool.kinds[before] == self.pool.kinds[after] && same.all(pair[0], pair[1]);
-            if equal {
-                fates.repeated += 1
-            } else {
-                fates.conflicts += 1
-            }
-        }
+            && (0..values.columns.len()).all(|column| {
+                values.keeps(column, event, kind) || fold.same.column(column, event, row)
+            })
     }
 
     fn event_count(&self) -> u32 {
         u32::try_from(self.pool.kinds.len()).expect("one apply holds fewer than 4 billion events")
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.plan
-            .columns
-            .iter()
-            .map(|field| field.name().clone())
-            .collect()
     }
 }
 
@@ -323,31 +298,19 @@ struct Met {
     groups: Vec<usize>,
 }
 
-/// Compares values of two pool rows; NULL equals NULL.
-struct ContentEquality {
-    columns: Vec<Option<DynComparator>>,
+impl Met {
+    fn places_of(&self, rows: &[u32]) -> Vec<RowPlace> {
+        let place = |&row: &u32| self.places[row as usize].clone();
+        rows.iter().map(place).collect()
+    }
 }
 
-impl ContentEquality {
-    fn new(columns: &[ArrayRef]) -> Result<Self> {
-        let comparator = |column: &ArrayRef| {
-            make_comparator(column.as_ref(), column.as_ref(), SortOptions::default()).ok()
-        };
-        Ok(ContentEquality {
-            columns: columns.iter().map(comparator).collect(),
-        })
-    }
-
-    /// A type without an order counts as different, which leads to the exact path.
-    fn column(&self, column: usize, left: u32, right: u32) -> bool {
-        self.columns[column]
-            .as_ref()
-            .is_some_and(|compare| compare(left as usize, right as usize).is_eq())
-    }
-
-    fn all(&self, left: u32, right: u32) -> bool {
-        (0..self.columns.len()).all(|column| self.column(column, left, right))
-    }
+/// Rows that all events of some keys fold to.
+pub(super) struct Folded {
+    /// In the schema asked for.
+    pub(super) rows: RecordBatch,
+    /// The events.
+    pub(super) pool: EventPool,
 }
 
 /// All events of the keys, folded: rows of `schema` in the order of the groups of the pool.
@@ -356,29 +319,115 @@ pub(super) fn folded_part(
     plan: &SilverPlan,
     schema: &SchemaRef,
     keys: &KeySet<'_>,
-) -> Result<(RecordBatch, EventPool)> {
+    truncates: &Truncates,
+) -> Result<Folded> {
     let comparators = Comparators::new(plan)?;
-    let pool = refold::events_of(bronze, plan, &comparators, keys)?;
-    let unavailable = pool::unavailable_masks(plan, &pool.columns)?;
-    let values = Values {
-        columns: &pool.columns,
-        ignore_null: &plan.ignore_null,
-        unavailable: &unavailable,
-    };
-    let fold = |group: usize| scd1::fold_all(pool.events(group), &pool.kinds, &values);
-    let folded: Vec<FoldedRow> = (0..pool.groups.len()).filter_map(fold).collect();
-    assert_eq!(
-        folded.len(),
-        pool.groups.len(),
-        "BUG: a key with events folds to no row"
-    );
-    let names: Vec<String> = plan
-        .columns
+    let pool = refold::events_of(bronze, plan, &comparators, keys, truncates)?;
+    let not_sent = pool.not_sent(plan, &pool.columns)?;
+    let fold = pool.fold(plan, &pool.columns, &not_sent);
+    let mut folded = Vec::new();
+    for group in 0..pool.groups.len() {
+        let before = folded.len();
+        fold.all(pool.events(group), &mut folded);
+        assert!(
+            plan.shape != Shape::Flagged || folded.len() == before + 1,
+            "BUG: a key with events folds to no row"
+        );
+    }
+    let spans = pool.spans(plan)?;
+    let rows = changes::materialize(&folded, &pool.columns, spans.as_ref(), plan, schema)?;
+    Ok(Folded { rows, pool })
+}
+
+/// The keys of some groups.
+pub(super) fn keys_of<'a>(
+    plan: &SilverPlan,
+    pool: &'a EventPool,
+    groups: &[usize],
+) -> Result<KeySet<'a>> {
+    let firsts: UInt32Array = groups
         .iter()
-        .map(|field| field.name().clone())
+        .map(|&group| pool.events(group).first().copied())
         .collect();
-    let rows = changes::materialize(&folded, &pool.columns, &names, schema)?;
-    Ok((rows, pool))
+    let columns = plan.keys.iter();
+    let columns = columns.map(|&place| pool::gather(&pool.columns[place], &firsts));
+    Ok(KeySet::Some {
+        keys: groups.iter().map(|&group| pool.key(group)).collect(),
+        columns: columns.collect::<Result<_>>()?,
+    })
+}
+
+/// What tells rows of silver apart.
+pub(super) fn identities(
+    plan: &SilverPlan,
+    comparators: &Comparators,
+    rows: &RecordBatch,
+) -> Result<Rows> {
+    comparators.identity.rows(&plan.identity_columns(rows))
+}
+
+/// Counts pairs of new events of equal sequence.
+pub(super) fn count_repeats(
+    pool: &EventPool,
+    events: &[u32],
+    same: &ContentEquality<'_>,
+    fates: &mut Fates,
+) {
+    for pair in events.windows(2) {
+        let (before, after) = (pair[0] as usize, pair[1] as usize);
+        if pool.sequences.row(before) != pool.sequences.row(after) {
+            continue;
+        }
+        if pool.kinds[before] == pool.kinds[after] && same.all(pair[0], pair[1]) {
+            fates.repeated += 1
+        } else {
+            fates.conflicts += 1
+        }
+    }
+}
+
+/// The fates of the new events of some groups, told by all events of their keys.
+pub(super) fn fates_of(new: &EventPool, groups: &[usize], all: &EventPool) -> Result<Fates> {
+    let mut fates = Fates::default();
+    if groups.is_empty() {
+        return Ok(fates);
+    }
+    let mut places: HashSet<(&str, i64)> = HashSet::new();
+    for &group in groups {
+        places.extend(new.events(group).iter().map(|&event| new.place(event)));
+    }
+    let same = ContentEquality::new(&all.columns);
+    let group_of = all.key_index();
+    for &group in groups {
+        let Some(&group) = group_of.get(new.key(group)) else {
+            continue;
+        };
+        let is_new = |event: &u32| places.contains(&all.place(*event));
+        let mut has_later = false;
+        let events = all.events(group as usize);
+        let runs = events.chunk_by(|&left, &right| {
+            all.sequences.row(left as usize) == all.sequences.row(right as usize)
+        });
+        for run in runs.collect::<Vec<_>>().into_iter().rev() {
+            let (fresh, known): (Vec<u32>, Vec<u32>) = run.iter().copied().partition(is_new);
+            if has_later {
+                fates.late += fresh.len() as u64;
+            } else if !known.is_empty() {
+                let is_known = |event: &&u32| {
+                    let equals = |other: &u32| {
+                        all.kinds[**event as usize] == all.kinds[*other as usize]
+                            && same.all(**event, *other)
+                    };
+                    known.iter().any(equals)
+                };
+                let repeated = fresh.iter().filter(is_known).count() as u64;
+                fates.repeated += repeated;
+                fates.conflicts += fresh.len() as u64 - repeated;
+            }
+            has_later |= !known.is_empty();
+        }
+    }
+    Ok(fates)
 }
 
 /// Counts what `changes` do.

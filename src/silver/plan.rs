@@ -1,14 +1,18 @@
 //! Which columns silver has, and what the settings mean for the columns of bronze.
 
 use crate::change::{
-    BATCH_ID, DELETED, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, RESCUED_DATA,
+    BATCH_ID, DELETED, END_AT, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, RESCUED_DATA,
+    START_AT,
 };
 use crate::error::{Error, Result};
 use crate::events::find_column;
-use crate::settings::{ColumnSelection, EventRules, IgnoreNullUpdates, SilverSettings};
+use crate::settings::{
+    ColumnSelection, Deletes, EventRules, IgnoreNullUpdates, ScdType, SilverSettings,
+};
+use crate::silver::fold::Shape;
 use crate::silver::pool::column_or_null;
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StructArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// The settings of silver, resolved against the columns that bronze has now.
@@ -16,6 +20,14 @@ use std::sync::Arc;
 pub struct SilverPlan {
     /// Keys, chosen columns and sequence columns, as fields of bronze; the order in a new silver.
     pub columns: Vec<FieldRef>,
+    /// Which rows of a key silver has.
+    pub shape: Shape,
+    /// How many of `columns` silver has: under SCD type 2 a sequence column only if it is chosen. The others come last.
+    stored: usize,
+    /// Where the columns stand in `columns` whose change opens a new version.
+    pub tracked: Vec<usize>,
+    /// The column of bronze that lists the columns which an event carries.
+    pub columns_to_update: Option<String>,
     /// Where the keys stand in `columns`.
     pub keys: Vec<usize>,
     /// Where the sequence columns stand in `columns`, most significant first.
@@ -47,12 +59,14 @@ impl SilverPlan {
         let chosen = |place: &usize| is_chosen(settings, bronze.field(*place).name());
         let is_plain = |place: &usize| !keys.contains(place) && !sequence.contains(place);
         let values = (0..bronze.fields().len()).filter(is_plain).filter(chosen);
-        let order: Vec<usize> = keys
+        let has_history = matches!(settings.scd_type, ScdType::Two { .. });
+        // A history has the sequence in its own columns, so that it is stored as it is only if it is chosen.
+        let (stored, not_stored): (Vec<usize>, Vec<usize>) = sequence
             .iter()
-            .copied()
-            .chain(values)
-            .chain(sequence.iter().copied())
-            .collect();
+            .partition(|place| !has_history || chosen(place));
+        let mut order: Vec<usize> = keys.iter().copied().chain(values).chain(stored).collect();
+        let stored = order.len();
+        order.extend(not_stored);
         let columns: Vec<FieldRef> = order
             .iter()
             .map(|&place| bronze.fields()[place].clone())
@@ -61,20 +75,31 @@ impl SilverPlan {
             .iter()
             .map(|field| ignores_null(&settings.ignore_null_updates, field))
             .collect();
-        if let Some(field) = columns
-            .iter()
-            .find(|field| field.name().eq_ignore_ascii_case(DELETED))
-        {
+        if let Some(field) = columns.iter().find(|field| is_own(field.name())) {
             let message = format!(
-                "{:?} is silver's own flag and can be no key or sequence",
+                "{:?} is silver's own column and can be no key or sequence",
                 field.name()
             );
             return Err(Error::settings(message));
         }
         let in_order = |place: &usize| order.iter().position(|other| other == place);
+        let keys: Vec<usize> = keys.iter().filter_map(in_order).collect();
+        let sequence: Vec<usize> = sequence.iter().filter_map(in_order).collect();
+        let tracked = match &settings.scd_type {
+            ScdType::One => Vec::new(),
+            ScdType::Two { tracked } => {
+                let is_value = |place: &usize| !keys.contains(place) && !sequence.contains(place);
+                let is_tracked = |place: &usize| tracked.takes(columns[*place].name());
+                (0..stored).filter(is_value).filter(is_tracked).collect()
+            }
+        };
         Ok(Some(SilverPlan {
-            keys: keys.iter().filter_map(in_order).collect(),
-            sequence: sequence.iter().filter_map(in_order).collect(),
+            keys,
+            sequence,
+            shape: shape(settings),
+            stored,
+            tracked,
+            columns_to_update: settings.columns_to_update.clone(),
             columns,
             ignore_null,
             unavailable_value,
@@ -84,20 +109,76 @@ impl SilverPlan {
 
     /// The schema of a new silver.
     pub fn schema(&self) -> SchemaRef {
-        let flag = Arc::new(Field::new(DELETED, DataType::Boolean, true));
-        Arc::new(Schema::new(
-            self.columns
-                .iter()
-                .cloned()
-                .chain([flag])
-                .collect::<Vec<_>>(),
-        ))
+        let stored = self.columns[..self.stored].iter().cloned();
+        let own = match self.shape {
+            Shape::Flagged => vec![Field::new(DELETED, DataType::Boolean, true)],
+            Shape::Bare => Vec::new(),
+            Shape::History => [START_AT, END_AT]
+                .map(|name| Field::new(name, self.span_type(), true))
+                .to_vec(),
+        };
+        let own = own.into_iter().map(Arc::new);
+        Arc::new(Schema::new(stored.chain(own).collect::<Vec<_>>()))
+    }
+
+    /// The type of `__START_AT` and `__END_AT`: that of the sequence, a struct for several columns.
+    fn span_type(&self) -> DataType {
+        match self.sequence.as_slice() {
+            [place] => self.columns[*place].data_type().clone(),
+            _ => DataType::Struct(self.span_fields()),
+        }
+    }
+
+    fn span_fields(&self) -> Fields {
+        let field = |&place: &usize| self.columns[place].clone();
+        self.sequence.iter().map(field).collect()
+    }
+
+    /// The sequence columns of a pool as one array of the type of `__START_AT`.
+    pub fn spans(&self, columns: &[ArrayRef]) -> Result<ArrayRef> {
+        let pick = |&place: &usize| columns[place].clone();
+        let mut parts: Vec<ArrayRef> = self.sequence.iter().map(pick).collect();
+        match parts.len() {
+            1 => Ok(parts.remove(0)),
+            _ => Ok(Arc::new(StructArray::try_new(
+                self.span_fields(),
+                parts,
+                None,
+            )?)),
+        }
+    }
+
+    /// A column of the type of `__START_AT` as sequence columns.
+    pub fn sequence_of_span(&self, span: &ArrayRef) -> Vec<ArrayRef> {
+        match span.as_struct_opt() {
+            Some(parts) if self.sequence.len() > 1 => parts.columns().to_vec(),
+            _ => vec![span.clone()],
+        }
+    }
+
+    /// The columns that tell one row of silver from another.
+    pub fn identity_columns(&self, rows: &RecordBatch) -> Vec<ArrayRef> {
+        let mut columns = self.key_columns(rows);
+        if self.shape == Shape::History {
+            columns.push(column_or_null(rows, START_AT, &self.span_type()));
+        }
+        columns
+    }
+
+    /// The types of [`SilverPlan::identity_columns`].
+    pub fn identity_types(&self) -> Vec<DataType> {
+        let key_type = |&place: &usize| self.columns[place].data_type().clone();
+        let mut types: Vec<DataType> = self.keys.iter().map(key_type).collect();
+        if self.shape == Shape::History {
+            types.push(self.span_type());
+        }
+        types
     }
 
     /// The schema of a silver that had `present`: new columns come last.
     pub fn evolved(&self, present: &SchemaRef) -> SchemaRef {
         let is_new = |field: &&FieldRef| present.field_with_name(field.name()).is_err();
-        let new = self.columns.iter().filter(is_new).cloned();
+        let new = self.columns[..self.stored].iter().filter(is_new).cloned();
         Arc::new(Schema::new(
             present
                 .fields()
@@ -106,6 +187,18 @@ impl SilverPlan {
                 .chain(new)
                 .collect::<Vec<_>>(),
         ))
+    }
+
+    /// How many of [`SilverPlan::columns`] silver has; they come first.
+    pub fn stored(&self) -> usize {
+        self.stored
+    }
+
+    /// Whether an upsert may leave a column as it is.
+    pub fn is_partial(&self) -> bool {
+        self.unavailable_value.is_some()
+            || self.columns_to_update.is_some()
+            || self.ignore_null.contains(&true)
     }
 
     /// The key columns of rows of bronze or silver.
@@ -148,18 +241,29 @@ pub fn is_own_column(name: &str) -> bool {
     .contains(&name)
 }
 
+fn shape(settings: &SilverSettings) -> Shape {
+    match (&settings.scd_type, settings.deletes) {
+        (ScdType::Two { .. }, _) => Shape::History,
+        (ScdType::One, Deletes::Soft) => Shape::Flagged,
+        (ScdType::One, Deletes::Hard) => Shape::Bare,
+    }
+}
+
+/// Whether silver may have a column of its own of this name; a source column of it stays in bronze.
+fn is_own(name: &str) -> bool {
+    [DELETED, START_AT, END_AT]
+        .iter()
+        .any(|own| name.eq_ignore_ascii_case(own))
+}
+
 fn is_chosen(settings: &SilverSettings, name: &str) -> bool {
-    let named = |list: &[String]| {
-        list.iter()
-            .any(|entry| entry.to_lowercase() == name.to_lowercase())
-    };
-    // Silver's own flag has this name; a source column of it stays in bronze.
-    if name.eq_ignore_ascii_case(DELETED) {
+    let lists_columns = settings.columns_to_update.as_ref();
+    if is_own(name) || lists_columns.is_some_and(|list| list.eq_ignore_ascii_case(name)) {
         return false;
     }
     match &settings.columns {
-        ColumnSelection::AllExcept(list) => !is_own_column(name) && !named(list),
-        ColumnSelection::Only(list) => named(list),
+        ColumnSelection::AllExcept(_) => !is_own_column(name) && settings.columns.takes(name),
+        ColumnSelection::Only(_) => settings.columns.takes(name),
     }
 }
 

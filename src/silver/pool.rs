@@ -3,8 +3,10 @@
 use crate::change::{FILE_PATH, FILE_ROW};
 use crate::error::{Error, Result};
 use crate::events::{EventClassifier, EventKind};
+use crate::silver::carried;
+use crate::silver::fold::{ContentEquality, Fold, Shape, Values, order_of_events};
 use crate::silver::plan::SilverPlan;
-use crate::silver::scd1;
+use crate::silver::truncates::Truncates;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array, new_null_array,
 };
@@ -45,6 +47,8 @@ pub struct Comparators {
     pub keys: Comparable,
     /// Of the sequence.
     pub sequence: Comparable,
+    /// Of what tells one row of silver from another.
+    pub identity: Comparable,
 }
 
 impl Comparators {
@@ -59,20 +63,29 @@ impl Comparators {
         Ok(Comparators {
             keys: Comparable::new(&types(&plan.keys))?,
             sequence: Comparable::new(&types(&plan.sequence))?,
+            identity: Comparable::new(&plan.identity_types())?,
         })
     }
 }
 
 /// Events of bronze that change silver, grouped by key and in the order of the law.
 pub struct EventPool {
-    /// One array for each column of the plan.
+    /// One array for each column of the plan, over all events and the truncates behind them.
     pub columns: Vec<ArrayRef>,
-    /// What each event is; only upserts and deletes.
+    /// What each event is: upserts, deletes, and the truncates at the end.
     pub kinds: Vec<EventKind>,
     /// The key of each event.
     pub keys: Rows,
-    /// The sequence of each event.
+    /// The sequence of each event and truncate.
     pub sequences: Rows,
+    /// The file of each event.
+    pub files: ArrayRef,
+    /// The record of the file.
+    pub file_rows: Vec<i64>,
+    /// The truncates, in the order of their sequences.
+    pub truncates: Vec<u32>,
+    /// For each column, where an event says that it does not carry it.
+    not_carried: Option<Vec<BooleanArray>>,
     /// Events by (key, sequence, file, row).
     pub order: Vec<u32>,
     /// Rows that are neither events nor skipped by the rules.
@@ -88,17 +101,16 @@ impl EventPool {
         comparators: &Comparators,
         schema: &SchemaRef,
         rows: Vec<RecordBatch>,
+        truncates: &Truncates,
     ) -> Result<Self> {
         let all = concat_batches(schema, &rows)?;
         drop(rows);
         let kinds = EventClassifier::new(&plan.rules, schema)?.classify(&all)?;
         let taken = takes_part(plan, &all, &kinds);
-        let skipped = kinds
-            .iter()
-            .filter(|kind| **kind == EventKind::Skip)
-            .count();
+        let is_skipped = |kind: &&EventKind| matches!(kind, EventKind::Skip | EventKind::Truncate);
+        let skipped = kinds.iter().filter(is_skipped).count();
         let left_out = (all.num_rows() - taken.true_count() - skipped) as u64;
-        let kinds: Vec<EventKind> = kinds
+        let mut kinds: Vec<EventKind> = kinds
             .into_iter()
             .zip(taken.values())
             .filter(|(_, taken)| *taken)
@@ -108,11 +120,14 @@ impl EventPool {
             true => all,
             false => filter_record_batch(&all, &taken)?,
         };
-        let columns: Vec<ArrayRef> = plan
-            .columns
-            .iter()
-            .map(|field| column_or_null(&all, field.name(), field.data_type()))
-            .collect();
+        let not_carried = carried::not_carried(plan, &all)?;
+        let columns = plan.columns.iter().enumerate().map(|(place, field)| {
+            let events = column_or_null(&all, field.name(), field.data_type());
+            truncates.behind(plan, place, events)
+        });
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
+        let events = kinds.len() as u32;
+        kinds.resize(kinds.len() + truncates.len(), EventKind::Truncate);
         let pick = |places: &[usize]| -> Vec<ArrayRef> {
             places.iter().map(|&place| columns[place].clone()).collect()
         };
@@ -120,14 +135,14 @@ impl EventPool {
         let sequences = comparators.sequence.rows(&pick(&plan.sequence))?;
         let files = column_or_null(&all, FILE_PATH, &DataType::Utf8);
         let file_rows = column_or_null(&all, FILE_ROW, &DataType::Int64);
-        let order = scd1::order_of_events(
-            &keys,
-            &sequences,
-            &files,
-            file_rows.as_primitive::<Int64Type>().values(),
-        );
+        let file_rows = file_rows.as_primitive::<Int64Type>().values().to_vec();
+        let order = order_of_events(&keys, &sequences, &files, &file_rows);
         let groups = groups_of(&order, &keys);
         Ok(EventPool {
+            files,
+            file_rows,
+            truncates: (events..kinds.len() as u32).collect(),
+            not_carried,
             columns,
             kinds,
             keys,
@@ -143,9 +158,68 @@ impl EventPool {
         &self.order[self.groups[group].clone()]
     }
 
+    /// Where an event stands: its file and the record of it.
+    pub fn place(&self, event: u32) -> (&str, i64) {
+        let files = self.files.as_string::<i32>();
+        (files.value(event as usize), self.file_rows[event as usize])
+    }
+
+    /// The sequence of each event as one column, where silver has versions.
+    pub fn spans(&self, plan: &SilverPlan) -> Result<Option<ArrayRef>> {
+        match plan.shape {
+            Shape::History => Ok(Some(plan.spans(&self.columns)?)),
+            Shape::Flagged | Shape::Bare => Ok(None),
+        }
+    }
+
     /// The key of group `group`.
     pub fn key(&self, group: usize) -> &[u8] {
         self.keys.row(self.events(group)[0] as usize).data()
+    }
+
+    /// The fold of `plan` over `columns`, which are those of this pool, and old rows behind them; `not_sent` is
+    /// [`EventPool::not_sent`] of the same.
+    pub fn fold<'a>(
+        &'a self,
+        plan: &'a SilverPlan,
+        columns: &'a [ArrayRef],
+        not_sent: &'a [Option<BooleanArray>],
+    ) -> Fold<'a> {
+        Fold {
+            shape: plan.shape,
+            kinds: &self.kinds,
+            values: Values {
+                columns,
+                ignore_null: &plan.ignore_null,
+                not_sent,
+            },
+            truncates: &self.truncates,
+            sequences: &self.sequences,
+            sequence_columns: &plan.sequence,
+            tracked: &plan.tracked,
+            same: ContentEquality::new(columns),
+        }
+    }
+
+    /// For each column, where its value was not sent: the text is the word for that, or the event does not carry it.
+    pub fn not_sent(
+        &self,
+        plan: &SilverPlan,
+        columns: &[ArrayRef],
+    ) -> Result<Vec<Option<BooleanArray>>> {
+        let masks = unavailable_masks(plan, columns)?;
+        let Some(not_carried) = &self.not_carried else {
+            return Ok(masks);
+        };
+        let join = |(place, mask): (usize, Option<BooleanArray>)| {
+            let rows = columns[place].len();
+            let lacks =
+                |row: usize| row < not_carried[place].len() && not_carried[place].value(row);
+            let is_word = |row: usize| mask.as_ref().is_some_and(|mask| mask.value(row));
+            let joined = (0..rows).map(|row| Some(lacks(row) || is_word(row)));
+            Some(joined.collect::<BooleanArray>())
+        };
+        Ok(masks.into_iter().enumerate().map(join).collect())
     }
 
     /// Finds the group of a key.
@@ -165,10 +239,7 @@ pub fn column_or_null(batch: &RecordBatch, name: &str, data_type: &DataType) -> 
 }
 
 /// For each column, where its text is the word for "value not sent".
-pub fn unavailable_masks(
-    plan: &SilverPlan,
-    columns: &[ArrayRef],
-) -> Result<Vec<Option<BooleanArray>>> {
+fn unavailable_masks(plan: &SilverPlan, columns: &[ArrayRef]) -> Result<Vec<Option<BooleanArray>>> {
     let mask = |column: &ArrayRef| -> Result<Option<BooleanArray>> {
         match (&plan.unavailable_value, column.data_type()) {
             (Some(word), DataType::Utf8) => {
@@ -212,7 +283,8 @@ fn takes_part(plan: &SilverPlan, rows: &RecordBatch, kinds: &[EventKind]) -> Boo
         .collect();
     let takes = |row: usize| match kinds[row] {
         EventKind::Upsert | EventKind::Delete => must.iter().all(|column| column.is_valid(row)),
-        EventKind::Skip | EventKind::Unknown => false,
+        // Truncates are of no key and come apart.
+        EventKind::Truncate | EventKind::Skip | EventKind::Unknown => false,
     };
     BooleanArray::from_iter((0..rows.num_rows()).map(|row| Some(takes(row))))
 }

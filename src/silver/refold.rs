@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::parallel::in_parallel;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{Comparators, EventPool};
+use crate::silver::truncates::Truncates;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar};
 use arrow::compute::kernels::cmp::eq;
 use arrow::compute::{and, filter_record_batch, or, prep_null_mask_filter};
@@ -46,12 +47,13 @@ impl KeySet<'_> {
     }
 }
 
-/// All events of `keys` that bronze holds.
+/// All events of `keys` that bronze holds, and `truncates`.
 pub fn events_of(
     bronze: &Table,
     plan: &SilverPlan,
     comparators: &Comparators,
     keys: &KeySet<'_>,
+    truncates: &Truncates,
 ) -> Result<EventPool> {
     let schema = event_schema(bronze);
     let columns: Vec<String> = schema
@@ -64,7 +66,7 @@ pub fn events_of(
         events_in(bronze, files[file], plan, comparators, keys, &columns)
     })?;
     let rows: Vec<RecordBatch> = parts.into_iter().flatten().collect();
-    EventPool::new(plan, comparators, &schema, rows)
+    EventPool::new(plan, comparators, &schema, rows, truncates)
 }
 
 /// The events of one file. For some keys the key columns alone are scanned, and the rows that hit are read whole.

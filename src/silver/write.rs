@@ -51,6 +51,16 @@ impl Draft {
         }
     }
 
+    /// The same, in another number of parts; none was added yet.
+    pub(super) fn in_parts(self, parts: usize) -> Self {
+        Draft { parts, ..self }
+    }
+
+    /// Sets a table property in the same commit.
+    pub(super) fn set_property(&mut self, name: &str, value: String) {
+        self.commit.properties.insert(name.to_string(), value);
+    }
+
     /// Writes the new rows and the change rows of one part; its keys are in no other part.
     pub(super) async fn add(&mut self, table: &Table, changes: RowChanges) -> Result<()> {
         if changes.is_empty() {

@@ -63,6 +63,20 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// The same, with truncates among the events.
+    pub(crate) fn random_with_truncates(seed: u64) -> Self {
+        let mut history = History::random(seed);
+        let mut random = Random::new(seed ^ 0x7777);
+        for (_, events) in &mut history.files {
+            for event in events {
+                if random.one_in(12) {
+                    event.op = 'T';
+                }
+            }
+        }
+        history
+    }
+
     /// Few keys, with late, repeated and equal-sequence events, deletes and re-inserts.
     pub(crate) fn random(seed: u64) -> Self {
         let mut random = Random::new(seed);

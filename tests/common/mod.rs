@@ -3,6 +3,7 @@
 
 pub(crate) mod history;
 pub(crate) mod oracle;
+pub(crate) mod rules;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Decimal128Type, Int64Type};
@@ -63,6 +64,31 @@ keys = ["order_id"]
 sequence_by = ["seq"]
 operations = {{ column = "op", upsert = ["I", "U"], delete = ["D"] }}
 except_column_list = ["op"]
+{silver}
+"#
+        ))
+    }
+
+    /// Orders under `rules`, with further settings of the source and of silver.
+    pub(crate) fn under(rules: &rules::Rules, source: &str, silver: &str) -> Self {
+        let hints = rules::Rules::HINTS;
+        let rules = rules.settings();
+        TestLoader::from_toml(&format!(
+            r#"
+[pipeline.orders]
+checkpoint = "checkpoints/orders.db"
+[pipeline.orders.source]
+path = "landing"
+format = "json"
+settle = "0s"
+schema_hints = "{hints}"
+{source}
+[pipeline.orders.bronze]
+path = "lake/bronze"
+[pipeline.orders.silver]
+path = "lake/silver"
+keys = ["order_id"]
+{rules}
 {silver}
 "#
         ))
@@ -213,6 +239,61 @@ except_column_list = ["op"]
         silver
     }
 
+    /// The rows of silver as text, `name=value` for each of `columns`, sorted.
+    pub(crate) fn silver_texts(&self, columns: &[&str]) -> Vec<String> {
+        let Some(table) = self.silver() else {
+            return Vec::new();
+        };
+        let mut texts: Vec<String> = all_rows(&table, columns)
+            .iter()
+            .flat_map(row_texts)
+            .collect();
+        texts.sort();
+        texts
+    }
+
+    /// The rows that the change data feed of silver, played from its start, leaves; every image must fit.
+    pub(crate) fn replayed_feed(&self, columns: &[&str]) -> Vec<String> {
+        use landfall::feed::{ChangePoint, ChangeRange, changes};
+        let Some(table) = self.silver() else {
+            return Vec::new();
+        };
+        let range = ChangeRange {
+            from: ChangePoint::Version(landfall::change::Version(0)),
+            to: None,
+        };
+        let told: Vec<RecordBatch> = self.block_on(async {
+            use futures::TryStreamExt;
+            let rows = changes(table.root(), range, &[]).await.unwrap();
+            rows.batches.try_collect().await.unwrap()
+        });
+        let mut steps: Vec<(i64, bool, String)> = Vec::new();
+        for batch in &told {
+            let kinds = batch.column_by_name("_change_type").unwrap();
+            let versions = batch.column_by_name("_commit_version").unwrap();
+            let places = columns
+                .iter()
+                .map(|name| batch.schema().index_of(name).unwrap());
+            let texts = row_texts(&batch.project(&places.collect::<Vec<_>>()).unwrap());
+            for (row, text) in texts.into_iter().enumerate() {
+                let kind = kinds.as_string::<i32>().value(row);
+                let is_new = !matches!(kind, "update_preimage" | "delete");
+                let version = versions.as_primitive::<Int64Type>().value(row);
+                steps.push((version, is_new, text));
+            }
+        }
+        steps.sort();
+        let mut rows = std::collections::BTreeSet::new();
+        for (version, is_new, text) in steps {
+            let fits = match is_new {
+                true => rows.insert(text.clone()),
+                false => rows.remove(&text),
+            };
+            assert!(fits, "version {version} of the feed does not fit: {text}");
+        }
+        rows.into_iter().collect()
+    }
+
     /// (state, reason) of a file.
     pub(crate) fn file(&self, name: &str) -> (String, Option<String>) {
         let checkpoint =
@@ -245,6 +326,26 @@ pub(crate) fn settings(folder: &Path) -> PipelineSettings {
         ..Request::in_folder(folder)
     };
     Settings::load(&request).unwrap().pipelines.remove(0)
+}
+
+fn row_texts(batch: &RecordBatch) -> Vec<String> {
+    let options = arrow::util::display::FormatOptions::default().with_null("NULL");
+    let schema = batch.schema();
+    let cells = schema.fields().iter().zip(batch.columns());
+    let cells: Vec<_> = cells
+        .map(|(field, column)| {
+            let formatter =
+                arrow::util::display::ArrayFormatter::try_new(column.as_ref(), &options).unwrap();
+            (field.name(), formatter)
+        })
+        .collect();
+    let text = |row: usize| {
+        let cells = cells
+            .iter()
+            .map(|(name, values)| format!("{name}={}", values.value(row)));
+        cells.collect::<Vec<_>>().join(" ")
+    };
+    (0..batch.num_rows()).map(text).collect()
 }
 
 pub(crate) fn all_rows(table: &Table, columns: &[&str]) -> Vec<RecordBatch> {
