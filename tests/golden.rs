@@ -370,3 +370,19 @@ fn new_column_joins_a_history_and_is_null_in_the_versions_before() {
         ]
     );
 }
+
+#[test]
+fn truncate_below_a_row_takes_nothing_from_what_comes_after_it() {
+    let lines = [
+        TRUNCATE.to_string(),
+        event("U", "\"a\"", "\"x\"", 6),
+        event("U", "null", "\"y\"", 7),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let settings = "ignore_null_updates = true";
+    assert_eq!(in_order(settings, &lines), ["1|a|y|7|false"]);
+    assert_eq!(
+        in_order(&format!("{settings}\n{HARD}"), &lines),
+        ["1|a|y|7"]
+    );
+}

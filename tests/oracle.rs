@@ -43,8 +43,9 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 fn check(seed: u64) {
-    let rules = Rules::random(&mut Random::new(seed ^ 0x5A5A));
-    let history = match rules.has_truncates() && seed.is_multiple_of(2) {
+    let mut random = Random::new(seed ^ 0x5A5A);
+    let rules = Rules::random(&mut random);
+    let history = match rules.has_truncates() && random.one_in(2) {
         true => History::random_with_truncates(seed),
         false => History::random(seed),
     };
@@ -104,8 +105,10 @@ fn run(seed: u64, rules: &Rules, history: &History) -> Result<(), String> {
         &format!("write_mode = \"{mode}\"\nkey_index = \"{index}\"\n{upkeep}"),
     );
     let mut waiting = history.files.as_slice();
+    let files_max = if random.one_in(3) { 4 } else { 1 };
     while !waiting.is_empty() {
-        let (now, later) = waiting.split_at((1 + random.below(4) as usize).min(waiting.len()));
+        let count = 1 + random.below(files_max) as usize;
+        let (now, later) = waiting.split_at(count.min(waiting.len()));
         now.iter()
             .for_each(|(name, events)| loader.drop_file(name, rules.text(events)));
         waiting = later;

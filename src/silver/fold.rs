@@ -164,12 +164,23 @@ pub struct Fold<'a> {
 impl Fold<'_> {
     /// Folds events that are in order, from nothing; the rows are added to `rows`. Skipped events leave no trace.
     pub fn all(&self, events: &[u32], rows: &mut Vec<FoldedRow>) {
-        self.onto(None, events, rows);
+        self.go_on(None, events, self.truncates, rows);
     }
 
-    /// Continues `state`, a row that is live or flagged, with events that come after it.
-    pub fn onto(&self, mut state: Option<FoldedRow>, events: &[u32], rows: &mut Vec<FoldedRow>) {
-        let mut truncates = self.truncates;
+    /// Continues `old`, a row of silver that is live or flagged, with events that come after it.
+    ///
+    /// No truncate comes after it: silver knows all truncates, so the row would be deleted by it.
+    pub fn onto(&self, old: FoldedRow, events: &[u32], rows: &mut Vec<FoldedRow>) {
+        self.go_on(Some(old), events, &[], rows);
+    }
+
+    fn go_on(
+        &self,
+        mut state: Option<FoldedRow>,
+        events: &[u32],
+        mut truncates: &[u32],
+        rows: &mut Vec<FoldedRow>,
+    ) {
         for &event in events {
             while let Some((&truncate, later)) = truncates.split_first()
                 && self.is_not_after(truncate, event)

@@ -96,7 +96,7 @@ impl Merge<'_> {
             };
             let old = FoldedRow::old(first_old + row, false);
             let mut rows = Vec::new();
-            fold.onto(Some(old), events, &mut rows);
+            fold.onto(old, events, &mut rows);
             let continued = rows.remove(0);
             if !self.is_as_before(&fold, &continued, first_old + row) {
                 updated.push(continued);

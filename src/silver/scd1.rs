@@ -96,7 +96,7 @@ pub fn decide(
     }
     let row = old.row.expect("BUG: a row with newer events was not read");
     let mut rows = Vec::with_capacity(1);
-    fold.onto(Some(FoldedRow::old(row, old.deleted)), &above, &mut rows);
+    fold.onto(FoldedRow::old(row, old.deleted), &above, &mut rows);
     match rows.pop() {
         Some(row) => Decision::Write(row),
         None => Decision::Remove,

@@ -2,20 +2,21 @@
 
 use std::fmt::Write;
 
-/// A small generator of random numbers (xorshift), so that a seed means the same on every machine.
+/// A small generator of random numbers (SplitMix64), so that a seed means the same on every machine, and neighbouring
+/// seeds have nothing in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66_D1CE_4E5B | 1)
+        Random(seed)
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) >> 1) % bound
     }
 
     pub(crate) fn one_in(&mut self, bound: u64) -> bool {
@@ -69,8 +70,11 @@ impl History {
         let mut random = Random::new(seed ^ 0x7777);
         for (_, events) in &mut history.files {
             for event in events {
-                if random.one_in(12) {
+                if random.one_in(10) {
                     event.op = 'T';
+                } else if random.one_in(3) {
+                    // What an event leaves out shows what was kept below it.
+                    event.status = None;
                 }
             }
         }
@@ -90,24 +94,35 @@ impl History {
             let repeated = events[random.below(events.len() as u64) as usize].clone();
             events.push(repeated);
         }
-        random.shuffle(&mut events);
+        // Half of the histories arrive in disorder, half nearly in order, as feeds do: new events that build on what
+        // earlier batches made are rare in the former.
+        let is_orderly = random.one_in(2);
+        if is_orderly {
+            for (event, seq) in events.iter_mut().zip(1..) {
+                event.seq = seq;
+            }
+            for _ in 0..events.len() / 8 {
+                let places = [(); 2].map(|()| random.below(events.len() as u64) as usize);
+                events.swap(places[0], places[1]);
+            }
+        } else {
+            random.shuffle(&mut events);
+        }
         let mut files: Vec<(String, Vec<Event>)> = Vec::new();
+        // In small files an event seldom hides what an earlier batch made.
+        let size_max = if random.one_in(3) { 7 } else { 2 };
         while !events.is_empty() {
-            let size = (1 + random.below(7) as usize).min(events.len());
+            let size = (1 + random.below(size_max) as usize).min(events.len());
             files.push((
-                format!("f{:03}.jsonl", random.below(1000)),
+                format!("f{:05}.jsonl", random.below(100_000)),
                 events.drain(..size).collect(),
             ));
         }
-        files.sort_by(|left, right| left.0.cmp(&right.0));
-        files.dedup_by(|left, right| {
-            let same = left.0 == right.0;
-            if same {
-                right.1.append(&mut left.1);
-            }
-            same
-        });
-        random.shuffle(&mut files);
+        let mut names = std::collections::HashSet::new();
+        files.retain(|(name, _)| names.insert(name.clone()));
+        if !is_orderly {
+            random.shuffle(&mut files);
+        }
         History { files }
     }
 
@@ -129,7 +144,7 @@ fn event(random: &mut Random, keys: i64, sequences: i64) -> Event {
         2..=5 => 'I',
         _ => 'U',
     };
-    let sparse = if op == 'D' { 2 } else { 5 };
+    let sparse = if op == 'D' { 2 } else { 3 };
     Event {
         op,
         key: 1 + random.below(keys as u64) as i64,

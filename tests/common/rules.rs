@@ -30,7 +30,7 @@ impl Rules {
             2 => vec!["amount"],
             _ => VALUES.to_vec(),
         };
-        let has_history = random.one_in(2);
+        let has_history = random.below(5) < 2;
         let lists_columns = random.one_in(4);
         Rules {
             tracked: has_history.then(|| match random.below(3) {
@@ -39,7 +39,7 @@ impl Rules {
                 _ => VALUES.to_vec(),
             }),
             hard: !has_history && random.one_in(2),
-            ignore_null: match lists_columns || random.one_in(2) {
+            ignore_null: match lists_columns || random.one_in(3) {
                 true => vec![],
                 false => some_of(random),
             },
