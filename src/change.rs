@@ -24,6 +24,8 @@ impl fmt::Display for Version {
 
 /// Fields of a good row that fit no column, as JSON.
 pub const RESCUED_DATA: &str = "_rescued_data";
+/// The columns that the record carried, as a JSON array, where a column that it does not carry is to keep its value.
+pub const PRESENT_COLUMNS: &str = "_present_columns";
 /// The file of a row, relative to the landing folder.
 pub const FILE_PATH: &str = "_file_path";
 /// The number of a record in its file, from 1.

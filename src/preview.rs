@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::landing::{LandingFile, hash_file, list};
 use crate::load::{LoadContext, LoadedBatch, load};
 use crate::loader::filter_of;
-use crate::protocol::with_hints;
+use crate::protocol::{with_hints, with_own_columns};
 use crate::schema::{TableSchema, ddl_type};
 use crate::settings::{AllowOverwrites, PipelineSettings};
 use crate::silver::distinct_keys;
@@ -51,6 +51,7 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
     if let Some(bronze) = bronze {
         schema = with_hints(bronze.source_schema(), &schema);
     }
+    schema = with_own_columns(schema, settings);
     let listing = list(&settings.source.path, &filter_of(settings)?)?;
     let mut preview = Preview::default();
     let known = match known_files(settings)? {

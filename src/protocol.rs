@@ -27,7 +27,7 @@ use crate::events::check_rules;
 use crate::load::{LoadContext, LoadedBatch, load};
 use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
-use crate::settings::{KeyIndexMode, PipelineSettings};
+use crate::settings::{AbsentColumns, KeyIndexMode, PipelineSettings};
 use crate::silver::{ApplyCounters, SilverTable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -179,10 +179,11 @@ impl Pipeline {
 
     /// The schema that the next files are decoded with.
     pub fn schema(&self) -> TableSchema {
-        match &self.bronze {
+        let schema = match &self.bronze {
             Some(bronze) => with_hints(bronze.source_schema(), &self.hints),
             None => self.hints.clone(),
-        }
+        };
+        with_own_columns(schema, &self.settings)
     }
 
     /// Loads a frozen batch into bronze and applies it to silver.
@@ -469,6 +470,14 @@ pub(crate) fn with_hints(bronze: TableSchema, hints: &TableSchema) -> TableSchem
         })
         .collect();
     bronze.extended(&new)
+}
+
+/// The columns that the loader fills by the settings, beside those of every bronze.
+pub(crate) fn with_own_columns(schema: TableSchema, settings: &PipelineSettings) -> TableSchema {
+    match settings.source.absent_columns {
+        AbsentColumns::Null => schema,
+        AbsentColumns::Keep => schema.with_present_columns(),
+    }
 }
 
 fn report_of(batch: BatchId, outcomes: &[FileOutcome], version: Option<Version>) -> BatchReport {

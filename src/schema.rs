@@ -7,7 +7,9 @@ mod ddl;
 
 pub use ddl::{ddl_type, parse_ddl};
 
-use crate::change::{BATCH_ID, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, RESCUED_DATA};
+use crate::change::{
+    BATCH_ID, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, PRESENT_COLUMNS, RESCUED_DATA,
+};
 use crate::error::{Error, Result};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use std::collections::HashSet;
@@ -20,8 +22,9 @@ pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 pub const DECIMAL_PRECISION_MAX: u8 = 38;
 
 /// Names that the loader or Delta's change data feed adds; no source column may have them.
-const RESERVED_NAMES: [&str; 9] = [
+const RESERVED_NAMES: [&str; 10] = [
     RESCUED_DATA,
+    PRESENT_COLUMNS,
     FILE_PATH,
     FILE_ROW,
     FILE_MODIFIED_AT,
@@ -97,6 +100,18 @@ impl TableSchema {
         {
             Some(index) => Lookup::OtherCase(index),
             None => Lookup::Absent,
+        }
+    }
+
+    /// This schema with the column that says which columns a record carried.
+    pub fn with_present_columns(&self) -> TableSchema {
+        let mut fields = self.columns.fields().to_vec();
+        if self.columns.field_with_name(PRESENT_COLUMNS).is_err() {
+            let field = Field::new(PRESENT_COLUMNS, DataType::Utf8, true);
+            fields.push(Arc::new(field));
+        }
+        TableSchema {
+            columns: Arc::new(Schema::new(fields)),
         }
     }
 

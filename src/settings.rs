@@ -174,7 +174,8 @@ pub struct SilverSettings {
     pub columns: ColumnSelection,
     /// Whether a NULL in an upsert keeps the value so far.
     pub ignore_null_updates: IgnoreNullUpdates,
-    /// A column that lists the columns which its event carries; the others keep the value so far.
+    /// A column of bronze that lists the columns which its event carries; the others keep the value so far. Under
+    /// `absent_columns = "keep"` it is the loader's own.
     pub columns_to_update: Option<String>,
     /// One row for each key, or its history.
     pub scd_type: ScdType,

@@ -495,3 +495,207 @@ fn events_that_narrower_rules_do_not_take_are_counted_and_named() {
     let verified = program.json(&["verify", "orders"]);
     assert_eq!(verified[0]["silver"]["left_out"], 1);
 }
+
+#[test]
+fn absent_column_keeps_its_value_and_an_explicit_null_does_not() {
+    let make = || Program::with("absent_columns = \"keep\"", "");
+    let record = |text: &str| format!("{{\"order_id\":1,{text}}}\n");
+    let texts = [
+        record(r#""op":"I","status":"new","amount":1,"seq":1"#),
+        record(r#""op":"U","amount":2,"seq":2"#),
+        record(r#""op":"U","status":null,"seq":3,"coupon":"C1""#),
+        record(r#""op":"U","amount":4,"seq":4"#),
+        record(r#""op":"D","seq":5"#),
+    ];
+    let silver = in_both_orders(make, &texts);
+    let row = json!({"order_id": 1, "status": null, "amount": "4.00", "seq": 5, "deleted": true, "coupon": "C1"});
+    assert_eq!(silver, [row]);
+    let program = make();
+    program.drop_and_load("a.jsonl", texts.concat());
+    let present = program.bronze().remove(1)["_present_columns"].clone();
+    assert_eq!(present, r#"["order_id","op","amount","seq"]"#);
+}
+
+#[test]
+fn absent_columns_of_a_csv_are_those_its_header_lacks() {
+    let program = Program::new(
+        &format!("format = \"csv\"\nabsent_columns = \"keep\"\nschema_hints = \"{HINTS}\""),
+        "",
+        "keys = [\"order_id\"]\nsequence_by = [\"seq\"]\napply_as_deletes = \"op = 'D'\"\nexcept_column_list = [\"op\"]",
+    );
+    program.drop_and_load("1.csv", "order_id,status,amount,seq,op\n1,new,1.00,1,I\n");
+    program.drop_and_load("2.csv", "order_id,amount,seq,op\n1,,2,U\n");
+    let silver = program.silver();
+    let row: Value = serde_json::from_str(&silver[0]).unwrap();
+    assert_eq!(
+        (&row["status"], &row["amount"]),
+        (&json!("new"), &Value::Null)
+    );
+    program.assert_sound();
+}
+
+#[test]
+fn history_with_two_sequence_columns_is_shown_told_and_netted_by_version() {
+    let program = json_pipeline(
+        "id BIGINT, value STRING, day DATE, n INT, op STRING",
+        "",
+        "keys = [\"id\"]\nsequence_by = [\"day\", \"n\"]\napply_as_deletes = \"op = 'D'\"\n\
+         except_column_list = [\"op\", \"day\", \"n\"]\nstored_as_scd_type = 2",
+    );
+    let event = |value: &str, n: i64, op: &str| {
+        lines(&[json!({"id": 1, "value": value, "day": "2024-01-01", "n": n, "op": op})])
+    };
+    program.drop_and_load("1.jsonl", event("a", 1, "I"));
+    program.drop_and_load("3.jsonl", event("c", 3, "U"));
+    let first = program.status()["silver"]["version"].as_i64().unwrap();
+    program.drop_and_load("2.jsonl", event("b", 2, "U"));
+    program.drop_and_load("4.jsonl", event("c", 4, "D"));
+    let at = |n: i64| json!({"day": "2024-01-01", "n": n});
+    let row = |value: &str, start: i64, end: i64| json!({"id": 1, "value": value, "__START_AT": at(start), "__END_AT": at(end)});
+    let silver: Vec<Value> = program
+        .silver()
+        .iter()
+        .map(|row| serde_json::from_str(row).unwrap())
+        .collect();
+    assert_eq!(silver, [row("a", 1, 2), row("b", 2, 3), row("c", 3, 4)]);
+    let net = program.call(&[
+        "changes",
+        "orders",
+        "--net",
+        "--json=lines",
+        "--from-version",
+        &(first + 1).to_string(),
+    ]);
+    assert_eq!(code(&net), 0, "{}", stderr(&net));
+    let told: Vec<(String, Value)> = program::lines(&net)
+        .iter()
+        .map(|change| {
+            (
+                change["_change_type"].as_str().unwrap().into(),
+                change["value"].clone(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("update_preimage", "a"),
+        ("update_postimage", "a"),
+        ("insert", "b"),
+        ("update_preimage", "c"),
+        ("update_postimage", "c"),
+    ];
+    assert_eq!(
+        told,
+        expected.map(|(kind, value)| (kind.to_string(), json!(value)))
+    );
+    program.assert_sound();
+}
+
+#[test]
+fn counters_tell_late_repeated_and_conflicting_events_of_keys_that_silver_does_not_show() {
+    for settings in ["deletes = \"hard\"", "stored_as_scd_type = 2"] {
+        let program = Program::with("", settings);
+        let counters = |name: &str, text: String| {
+            program.drop_and_load(name, text);
+            let last = program.status()["last_batch"].clone();
+            [
+                "rows_inserted",
+                "rows_updated",
+                "rows_deleted",
+                "rows_late",
+                "rows_repeated",
+                "conflicts",
+            ]
+            .map(|name| last[name].as_i64().unwrap())
+        };
+        counters(
+            "1.jsonl",
+            order("I", 1, "new", 100, 1) + &order("D", 1, "new", 100, 5),
+        );
+        assert_eq!(
+            counters("2.jsonl", order("D", 1, "new", 100, 5))[3..],
+            [0, 1, 0],
+            "{settings}"
+        );
+        assert_eq!(
+            counters("3.jsonl", order("U", 1, "x", 100, 5))[3..],
+            [0, 0, 1],
+            "{settings}"
+        );
+        assert_eq!(
+            counters("4.jsonl", order("U", 1, "y", 100, 3))[3..],
+            [1, 0, 0],
+            "{settings}"
+        );
+        program.assert_sound();
+    }
+}
+
+#[test]
+fn keys_of_every_kind_of_type_are_found_again() {
+    let types = [
+        ("STRING", json!("a'b\"é"), json!("z")),
+        (
+            "DECIMAL(38,10)",
+            json!("1234567890123456789012345678.0123456789"),
+            json!("-1.5"),
+        ),
+        (
+            "TIMESTAMP",
+            json!("2024-01-01T00:00:00.123456Z"),
+            json!("1969-12-31T23:59:59.999999Z"),
+        ),
+        (
+            "TIMESTAMP_NTZ",
+            json!("2024-01-01T00:00:00.123456"),
+            json!("1969-12-31T23:59:59.999999"),
+        ),
+        ("DATE", json!("2024-02-29"), json!("0001-01-01")),
+        ("BINARY", json!("AAECAw=="), json!("/w==")),
+        ("BOOLEAN", json!(true), json!(false)),
+        ("TINYINT", json!(-128), json!(127)),
+        ("DOUBLE", json!(0.1), json!(-2.5)),
+    ];
+    for (data_type, first, second) in types {
+        for settings in [
+            "deletes = \"hard\"",
+            "stored_as_scd_type = 2",
+            "key_index = \"on\"",
+        ] {
+            let program = json_pipeline(
+                &format!("k {data_type}, v INT, seq BIGINT, op STRING"),
+                "",
+                &format!(
+                    "keys = [\"k\"]\nsequence_by = [\"seq\"]\napply_as_deletes = \"op = 'D'\"\nexcept_column_list = [\"op\", \"seq\"]\n{settings}"
+                ),
+            );
+            let event = |key: &Value, v: i64, seq: i64, op: &str| {
+                lines(&[json!({"k": key, "v": v, "seq": seq, "op": op})])
+            };
+            program.drop_and_load(
+                "1.jsonl",
+                event(&first, 1, 1, "I") + &event(&second, 1, 1, "I"),
+            );
+            program.drop_and_load("2.jsonl", event(&first, 2, 5, "D"));
+            program.drop_and_load("3.jsonl", event(&first, 3, 3, "U"));
+            program.drop_and_load("4.jsonl", event(&second, 4, 4, "U"));
+            program.assert_sound();
+            let rows = if settings.contains('2') {
+                4
+            } else if settings.contains("hard") {
+                1
+            } else {
+                2
+            };
+            assert_eq!(
+                program
+                    .call(&["show", "orders", "--json=lines", "--include-deleted"])
+                    .stdout
+                    .split(|byte| *byte == b'\n')
+                    .count()
+                    - 1,
+                rows,
+                "{data_type} {settings}"
+            );
+        }
+    }
+}

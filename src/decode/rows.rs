@@ -7,12 +7,15 @@ use super::columns::Column;
 use super::text::{json_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{Decoded, RowPosition};
-use crate::change::{FILE_PATH, FileFault, ParkReason, RESCUED_DATA, Reject, RejectReason};
+use crate::change::{
+    FILE_PATH, FileFault, PRESENT_COLUMNS, ParkReason, RESCUED_DATA, Reject, RejectReason,
+};
 use crate::schema::{Lookup, NewColumn, TableSchema, check_column_name, ddl_type, widen};
-use crate::settings::{OnTypeMismatch, SchemaEvolutionMode, SourceSettings};
+use crate::settings::{AbsentColumns, OnTypeMismatch, SchemaEvolutionMode, SourceSettings};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -74,6 +77,19 @@ pub(super) struct Rows<'a> {
     slots: Vec<Cell<'a>>,
     leftovers: Vec<(String, String)>,
     arriving: Vec<(usize, DataType)>,
+    presence: Option<Presence<'a>>,
+}
+
+/// Which columns the records carry, where that is kept.
+struct Presence<'a> {
+    /// The column for it.
+    index: usize,
+    /// The columns of the present record, with a value or NULL: those of the schema, and others.
+    known: Vec<usize>,
+    unknown: Vec<String>,
+    /// The list of the last record, since the records of a feed are alike.
+    last: (Vec<usize>, Vec<String>),
+    last_text: Cow<'a, str>,
 }
 
 impl<'a> Rows<'a> {
@@ -109,12 +125,16 @@ impl<'a> Rows<'a> {
             slots: vec![Cell::Null; fields.len()],
             leftovers: Vec::new(),
             arriving: Vec::new(),
+            presence: Presence::of(schema, settings.absent_columns),
         }
     }
 
     /// The column of exactly this name.
     pub(super) fn index_of(&self, name: &str) -> Option<usize> {
-        self.indices.get(name).copied()
+        let index = self.indices.get(name).copied()?;
+        // A source cannot fill the loader's own column.
+        let is_own = self.presence.as_ref().is_some_and(|own| own.index == index);
+        (!is_own).then_some(index)
     }
 
     /// The name of a column.
@@ -128,6 +148,9 @@ impl<'a> Rows<'a> {
         index: usize,
         value: &V,
     ) -> Result<(), RecordFault> {
+        if let Some(presence) = &mut self.presence {
+            presence.known.push(index);
+        }
         if value.is_null() {
             return Ok(());
         }
@@ -155,6 +178,9 @@ impl<'a> Rows<'a> {
         name: &str,
         value: &V,
     ) -> Result<(), RecordFault> {
+        if let Some(presence) = &mut self.presence {
+            presence.unknown.push(name.to_string());
+        }
         if value.is_null() {
             return Ok(());
         }
@@ -216,6 +242,9 @@ impl<'a> Rows<'a> {
     /// Ends the present record: all of it becomes a row.
     pub(super) fn take(&mut self, place: Place) {
         let position = self.position(place);
+        if let Some(presence) = &mut self.presence {
+            self.slots[presence.index] = Cell::Text(presence.take(self.schema));
+        }
         for (column, slot) in self.columns.iter_mut().zip(&mut self.slots) {
             column.push(std::mem::replace(slot, Cell::Null));
         }
@@ -247,6 +276,9 @@ impl<'a> Rows<'a> {
         self.slots.fill(Cell::Null);
         self.leftovers.clear();
         self.arriving.clear();
+        if let Some(presence) = &mut self.presence {
+            presence.clear();
+        }
         let position = self.position(place);
         self.rejects.push(Reject {
             file_row: position.file_row,
@@ -332,6 +364,43 @@ impl<'a> Rows<'a> {
             new_columns,
             text,
         })
+    }
+}
+
+impl<'a> Presence<'a> {
+    fn of(schema: &TableSchema, absent: AbsentColumns) -> Option<Self> {
+        let index = schema.columns.index_of(PRESENT_COLUMNS).ok()?;
+        (absent == AbsentColumns::Keep).then(|| Presence {
+            index,
+            known: Vec::new(),
+            unknown: Vec::new(),
+            last: (Vec::new(), Vec::new()),
+            last_text: Cow::Borrowed("[]"),
+        })
+    }
+
+    /// The list of the present record, which ends.
+    fn take(&mut self, schema: &TableSchema) -> Cow<'a, str> {
+        if (&self.known, &self.unknown) != (&self.last.0, &self.last.1) {
+            let known = self.known.iter();
+            let known = known.map(|&index| schema.columns.field(index).name());
+            let names: Vec<String> = known
+                .chain(&self.unknown)
+                .map(|name| json_text(name))
+                .collect();
+            self.last_text = Cow::Owned(format!("[{}]", names.join(",")));
+            self.last = (
+                std::mem::take(&mut self.known),
+                std::mem::take(&mut self.unknown),
+            );
+        }
+        self.clear();
+        self.last_text.clone()
+    }
+
+    fn clear(&mut self) {
+        self.known.clear();
+        self.unknown.clear();
     }
 }
 

@@ -210,6 +210,7 @@ async fn first_files(table: &DeltaTable, columns: &[&str]) -> Result<HashMap<Str
 /// The columns of bronze that do not come from files.
 const ADDED: &[&str] = &[
     change::RESCUED_DATA,
+    change::PRESENT_COLUMNS,
     change::FILE_PATH,
     change::FILE_ROW,
     change::FILE_MODIFIED_AT,

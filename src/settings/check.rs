@@ -5,6 +5,7 @@
 use super::reader::Reader;
 use super::value;
 use super::*;
+use crate::change::PRESENT_COLUMNS;
 
 const MAX_FILES_PER_TRIGGER: usize = 1000;
 const MAX_BYTES_PER_TRIGGER: u64 = 1 << 30;
@@ -27,7 +28,10 @@ pub(super) fn pipeline(reader: &mut Reader<'_>) -> Option<PipelineSettings> {
     let source = source(reader);
     let bronze = bronze(reader);
     let wants_silver = reader.has_table("silver");
-    let silver = silver(reader);
+    let mut silver = silver(reader);
+    if let (Some(silver), Some(source)) = (&mut silver, &source) {
+        presence(reader, source, silver);
+    }
     let maintenance = maintenance(reader);
     if wants_silver && silver.is_none() {
         return None;
@@ -40,6 +44,19 @@ pub(super) fn pipeline(reader: &mut Reader<'_>) -> Option<PipelineSettings> {
         silver,
         maintenance,
     })
+}
+
+/// Where absent columns keep their values, the loader's own column lists the others.
+fn presence(reader: &mut Reader<'_>, source: &SourceSettings, silver: &mut SilverSettings) {
+    if source.absent_columns == AbsentColumns::Null {
+        return;
+    }
+    if silver.columns_to_update.is_some() {
+        let name = reader.name("silver.columns_to_update");
+        let message = format!("{name} and absent_columns = \"keep\" exclude each other");
+        reader.refuse("silver.columns_to_update", message);
+    }
+    silver.columns_to_update = Some(PRESENT_COLUMNS.to_string());
 }
 
 fn required_path(reader: &mut Reader<'_>, key: &str) -> Option<PathBuf> {
@@ -136,7 +153,7 @@ fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
         clean_source: clean_source(reader),
         absent_columns: reader.choice(
             "source.absent_columns",
-            &[("null", AbsentColumns::Null)],
+            &[("null", AbsentColumns::Null), ("keep", AbsentColumns::Keep)],
             AbsentColumns::Null,
         ),
         unavailable_value: reader

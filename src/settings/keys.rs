@@ -124,7 +124,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(
         "source.absent_columns",
         "absent-columns",
-        "What a column that a record does not carry means: null [default: null]",
+        "What a column that a record does not carry means: null, or keep the value so far [default: null]",
     ),
     key(
         "source.unavailable_value",

@@ -620,7 +620,6 @@ mod tests {
         let cases = [
             ("source", "envelope = \"debezium\""),
             ("source", "format = \"avro\""),
-            ("source", "absent_columns = \"keep\""),
             ("source.json", "multi_line = true"),
             ("source.csv", "encoding = \"latin1\""),
         ];

@@ -12,6 +12,7 @@ use std::path::Path;
 /// Names that the loader, silver or the change feed gives to columns of its own.
 const RESERVED: &[&str] = &[
     change::RESCUED_DATA,
+    change::PRESENT_COLUMNS,
     change::FILE_PATH,
     change::FILE_ROW,
     change::FILE_MODIFIED_AT,
@@ -66,7 +67,8 @@ fn history(reader: &mut Reader<'_>, silver: &SilverSettings) {
             }
         }
     }
-    if silver.columns_to_update.is_some() && silver.ignore_null_updates != IgnoreNullUpdates::Never
+    if reader.has("silver.columns_to_update")
+        && silver.ignore_null_updates != IgnoreNullUpdates::Never
     {
         refuse_both(
             reader,

@@ -1,6 +1,7 @@
 //! The settings that silver was made with, kept in the table: other ones would make other rows of the same events.
 
 use super::SilverTable;
+use crate::change::PRESENT_COLUMNS;
 use crate::error::{Error, Result};
 use crate::settings::{ColumnSelection, Deletes, EventRules, IgnoreNullUpdates, ScdType};
 use std::collections::BTreeMap;
@@ -55,9 +56,11 @@ impl SilverTable {
             }
         };
         // A setting that came later stands only where it is given, so that a silver made before it still fits.
-        if let Some(column) = &settings.columns_to_update {
-            words.insert("columns_to_update", format!("{column:?}"));
-        }
+        match settings.columns_to_update.as_deref() {
+            Some(PRESENT_COLUMNS) => words.insert("absent_columns", "\"keep\"".into()),
+            Some(column) => words.insert("columns_to_update", format!("{column:?}")),
+            None => None,
+        };
         if let ScdType::Two { tracked } = &settings.scd_type {
             words.insert("stored_as_scd_type", "2".into());
             match tracked {

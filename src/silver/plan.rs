@@ -1,8 +1,8 @@
 //! Which columns silver has, and what the settings mean for the columns of bronze.
 
 use crate::change::{
-    BATCH_ID, DELETED, END_AT, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, RESCUED_DATA,
-    START_AT,
+    BATCH_ID, DELETED, END_AT, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, PRESENT_COLUMNS,
+    RESCUED_DATA, START_AT,
 };
 use crate::error::{Error, Result};
 use crate::events::find_column;
@@ -258,7 +258,8 @@ fn is_own(name: &str) -> bool {
 
 fn is_chosen(settings: &SilverSettings, name: &str) -> bool {
     let lists_columns = settings.columns_to_update.as_ref();
-    if is_own(name) || lists_columns.is_some_and(|list| list.eq_ignore_ascii_case(name)) {
+    let lists = lists_columns.is_some_and(|list| list.eq_ignore_ascii_case(name));
+    if is_own(name) || lists || name == PRESENT_COLUMNS {
         return false;
     }
     match &settings.columns {
