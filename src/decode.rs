@@ -10,6 +10,7 @@ mod columns;
 mod csv;
 mod escape;
 mod format;
+mod head;
 mod infer;
 mod json;
 mod number;
@@ -22,11 +23,13 @@ mod unpack;
 mod value;
 
 pub use crate::schema::{NewColumn, widen};
+pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
 
 use crate::change::{FileFault, Reject};
 use crate::schema::TableSchema;
 use crate::settings::SourceSettings;
 use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
 use bytes::Bytes;
 use format::FileFormat;
 use rows::Rows;
@@ -115,6 +118,11 @@ pub fn decode(
     };
     assert_numbered(&decoded);
     Ok(decoded)
+}
+
+/// The type that a new column of CSV gets from one field.
+pub fn text_type(text: &str) -> DataType {
+    infer::text_type(text, &ValueReader::new(TimeFormats::default()))
 }
 
 fn reader(

@@ -10,7 +10,7 @@ pub mod settle;
 pub mod watch;
 
 pub use list::{Filter, Listing, list};
-pub use read::{ReadFault, ReadFile, hash_file, nobody_writes, read};
+pub use read::{ReadFault, ReadFile, hash_file, nobody_writes, open_file, read};
 pub use settle::{Look, Settler};
 pub use watch::{Wake, Waker, Watch};
 

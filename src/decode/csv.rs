@@ -98,6 +98,35 @@ pub(super) fn read<'a>(
     Ok(())
 }
 
+/// The fields of the first records as texts, up to the first place where the framing is lost; for a look at a file whose
+/// delimiter and header are not known yet.
+pub(super) fn first_records(
+    bytes: &[u8],
+    start: usize,
+    dialect: &CsvSettings,
+    records_max: usize,
+) -> Vec<Vec<String>> {
+    let mut framer = Framer {
+        bytes,
+        at: start,
+        line: 1,
+        dialect,
+        delimiter: dialect.delimiter,
+    };
+    let mut fields = Vec::new();
+    let mut records = Vec::new();
+    while records.len() < records_max
+        && let Ok(Some(_)) = framer.next(&mut fields)
+    {
+        let text = |field: &RawField<'_>| match field.text(dialect) {
+            Ok(text) => text.into_owned(),
+            Err(_) => lossless_text(field.bytes),
+        };
+        records.push(fields.iter().map(text).collect());
+    }
+    records
+}
+
 fn header_targets<'a>(
     header: &Record<'a>,
     fields: &[RawField<'a>],

@@ -86,11 +86,13 @@ pub(super) fn open(
     Ok((format, bytes))
 }
 
-fn not_this(detail: &str) -> FileFault {
+/// The bytes are plainly something else.
+pub(super) fn not_this(detail: &str) -> FileFault {
     FileFault::new(ParkReason::NotThisFormat, detail)
 }
 
-fn extension_of(path: &str) -> String {
+/// What stands behind the last dot of the name, in lower case.
+pub(super) fn extension_of(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.rsplit_once('.')
         .map(|(_, extension)| extension.to_ascii_lowercase())

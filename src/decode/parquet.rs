@@ -17,6 +17,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::Type as PhysicalType;
 use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::ChunkReader;
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -39,36 +40,74 @@ pub(super) struct Loaded {
 /// The library panics on some damaged files, where no call of it can be asked beforehand; such a file is at fault, not the
 /// program.
 pub(super) fn load(bytes: &Bytes) -> Result<Loaded, FileFault> {
-    let read = std::panic::AssertUnwindSafe(|| load_whole(bytes));
+    if bytes.len() < 12 || !bytes.starts_with(MAGIC) || !bytes.ends_with(MAGIC) {
+        return Err(not_whole());
+    }
+    load_part(&|| Ok(bytes.clone()), Part::ALL)
+}
+
+/// How much of a file is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// The first columns.
+    pub(super) columns_max: usize,
+    /// The first rows.
+    pub(super) rows_max: usize,
+}
+
+impl Part {
+    const ALL: Part = Part {
+        columns_max: usize::MAX,
+        rows_max: usize::MAX,
+    };
+}
+
+/// What does not begin and end as a Parquet file does.
+pub(super) fn not_whole() -> FileFault {
+    let detail =
+        "the file does not begin and end with PAR1; it is no Parquet file or not all of it";
+    FileFault::new(ParkReason::NotThisFormat, detail)
+}
+
+/// Reads the first columns and rows of the file that `open` opens, and of its pages no more than these need.
+pub(super) fn load_part<R: ChunkReader + 'static>(
+    open: &dyn Fn() -> std::io::Result<R>,
+    part: Part,
+) -> Result<Loaded, FileFault> {
+    let read = std::panic::AssertUnwindSafe(|| load_checked(open, part));
     std::panic::catch_unwind(read).unwrap_or_else(|_| {
         let detail = "the Parquet file is damaged: its pages do not read as its footer says";
         Err(FileFault::new(ParkReason::NotThisFormat, detail))
     })
 }
 
-fn load_whole(bytes: &Bytes) -> Result<Loaded, FileFault> {
-    if bytes.len() < 12 || !bytes.starts_with(MAGIC) || !bytes.ends_with(MAGIC) {
-        let detail =
-            "the file does not begin and end with PAR1; it is no Parquet file or not all of it";
-        return Err(FileFault::new(ParkReason::NotThisFormat, detail));
-    }
+fn load_checked<R: ChunkReader + 'static>(
+    open: &dyn Fn() -> std::io::Result<R>,
+    part: Part,
+) -> Result<Loaded, FileFault> {
+    let reader = open().map_err(unreadable)?;
     let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let metadata = ArrowReaderMetadata::load(bytes, options()).map_err(not_parquet)?;
+    let metadata = ArrowReaderMetadata::load(&reader, options()).map_err(not_parquet)?;
     check_names(metadata.schema())?;
-    check_places(metadata.metadata(), bytes.len())?;
-    let nanos_columns = int96_columns(&metadata)?;
+    check_places(metadata.metadata(), reader.len())?;
+    let mut nanos_columns = int96_columns(&metadata)?;
+    // The columns that are read are the first, so their places stay as they are.
+    nanos_columns.retain(|column| *column < part.columns_max);
     let micros_schema = with_micros(metadata.schema(), &nanos_columns);
     let micros = ArrowReaderMetadata::try_new(
         metadata.metadata().clone(),
         options().with_schema(micros_schema),
     )
     .map_err(not_parquet)?;
-    let batches = read_batches(bytes, micros, ProjectionMask::all())?;
+    let columns = metadata.schema().fields().len().min(part.columns_max);
+    let mask = ProjectionMask::roots(metadata.parquet_schema(), 0..columns);
+    let batches = read_batches(reader, micros, mask, part.rows_max)?;
     let too_fine = if nanos_columns.is_empty() {
         vec![Vec::new(); batches.len()]
     } else {
         let mask = ProjectionMask::roots(metadata.parquet_schema(), nanos_columns.iter().copied());
-        let nanos = read_batches(bytes, metadata, mask)?;
+        let reader = open().map_err(unreadable)?;
+        let nanos = read_batches(reader, metadata, mask, part.rows_max)?;
         batches
             .iter()
             .zip(&nanos)
@@ -78,14 +117,16 @@ fn load_whole(bytes: &Bytes) -> Result<Loaded, FileFault> {
     Ok(Loaded { batches, too_fine })
 }
 
-fn read_batches(
-    bytes: &Bytes,
+fn read_batches<R: ChunkReader + 'static>(
+    reader: R,
     metadata: ArrowReaderMetadata,
     mask: ProjectionMask,
+    rows_max: usize,
 ) -> Result<Vec<RecordBatch>, FileFault> {
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata);
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, metadata);
     let reader = builder
-        .with_batch_size(BATCH_ROWS)
+        .with_batch_size(BATCH_ROWS.min(rows_max))
+        .with_limit(rows_max)
         .with_projection(mask)
         .build()
         .map_err(unreadable)?;
@@ -122,7 +163,7 @@ fn check_names(schema: &Schema) -> Result<(), FileFault> {
 }
 
 /// The library asserts that the places of a damaged footer are sound, so that is looked at before.
-fn check_places(metadata: &ParquetMetaData, file_bytes: usize) -> Result<(), FileFault> {
+fn check_places(metadata: &ParquetMetaData, file_bytes: u64) -> Result<(), FileFault> {
     let end = i64::try_from(file_bytes).unwrap_or(i64::MAX);
     for column in metadata
         .row_groups()

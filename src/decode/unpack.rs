@@ -22,7 +22,8 @@ const GZIP_MAGIC: &[u8] = &[0x1F, 0x8B];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 
 impl Packing {
-    fn of_bytes(bytes: &[u8]) -> Packing {
+    /// How the bytes are packed, by their magic number.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Packing {
         // A zstd stream may begin with a frame to be skipped.
         let is_skippable = bytes
             .get(..4)
@@ -49,7 +50,8 @@ impl Packing {
         }
     }
 
-    fn word(self) -> &'static str {
+    /// As it is called in messages.
+    pub(super) fn word(self) -> &'static str {
         match self {
             Packing::None => "unpacked",
             Packing::Gzip => "gzip",
@@ -90,6 +92,21 @@ pub(super) fn unpack(path: &str, bytes: Bytes, bytes_max: u64) -> Result<Bytes, 
         Packing::Gzip => unpack_members(&bytes, packing, bytes_max, read_gzip_member),
         Packing::Zstd => unpack_members(&bytes, packing, bytes_max, read_zstd_frame),
     }
+}
+
+/// What the beginning of a file unpacks to, up to `bytes_max`. That the stream goes on or is damaged later is no fault here.
+pub(super) fn unpack_front(packed: &[u8], bytes_max: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    // What was unpacked before an error stays in `out`.
+    let _ = match Packing::of_bytes(packed) {
+        Packing::None => packed.take(bytes_max).read_to_end(&mut out),
+        Packing::Gzip => flate2::bufread::MultiGzDecoder::new(packed)
+            .take(bytes_max)
+            .read_to_end(&mut out),
+        Packing::Zstd => zstd::stream::read::Decoder::with_buffer(packed)
+            .and_then(|decoder| decoder.take(bytes_max).read_to_end(&mut out)),
+    };
+    out
 }
 
 /// Reads one member from the front of `packed` to the end of `out`; returns the result and what is left of `packed`.

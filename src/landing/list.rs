@@ -63,7 +63,8 @@ impl Filter {
         Ok(Filter { matchers, excluded })
     }
 
-    fn takes(&self, path: &str, name: &OsStr) -> bool {
+    /// Whether the patterns take a file of this name; whatever the name begins or ends with.
+    pub(crate) fn takes(&self, path: &str, name: &OsStr) -> bool {
         self.matchers.is_empty()
             || self
                 .matchers

@@ -71,6 +71,13 @@ pub fn read(root: &Path, planned: &PlannedFile) -> Result<ReadFile, ReadFault> {
     })
 }
 
+/// Opens a landing file for reading; it must be a regular file.
+pub fn open_file(root: &Path, path: &str) -> Result<File, ReadFault> {
+    let file = open(root, path)?;
+    Stamp::of(&file)?;
+    Ok(file)
+}
+
 /// The content hash of a file; `None` when no regular file is at the path or it changes while it is read.
 pub fn hash_file(root: &Path, path: &str) -> Result<Option<String>> {
     match hash_whole(root, path) {

@@ -1,0 +1,305 @@
+//! The beginning of a landing file, for a look at what it holds.
+//!
+//! Of a file of any size only a bounded part comes into memory, and of that only whole records are decoded, in the way of
+//! `decode`. What is learned from it is left to the caller.
+
+use super::format::{self, FileFormat};
+use super::parquet::{self, Part};
+use super::rows::Rows;
+use super::unpack::{Packing, split_packing, unpack, unpack_front};
+use super::{Decoded, assert_numbered, csv, decode, reader};
+use crate::change::{FileFault, ParkReason};
+use crate::schema::TableSchema;
+use crate::settings::{CsvSettings, Format, SourceSettings};
+use bytes::Bytes;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+/// So many bytes of a file are read, and so many unpacked.
+pub const HEAD_BYTES_MAX: u64 = 1 << 20;
+/// So many records of a file are decoded.
+pub const HEAD_RECORDS_MAX: usize = 2000;
+/// So many columns of a Parquet file are decoded.
+pub const HEAD_COLUMNS_MAX: usize = 500;
+
+/// The beginning of one file.
+#[derive(Debug)]
+pub struct Head {
+    /// The path without the ending that tells the packing.
+    name: String,
+    packing: Packing,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// Unpacked.
+    Text { bytes: Bytes, is_whole: bool },
+    /// Its footer stands at its end, so the file stays open.
+    Parquet(File),
+}
+
+impl Head {
+    /// Reads the beginning of the open file that stands at `path`.
+    pub fn read(path: &str, mut file: File) -> Result<Head, FileFault> {
+        let name = split_packing(path).0.to_string();
+        let mut front = Vec::new();
+        (&mut file)
+            .take(HEAD_BYTES_MAX)
+            .read_to_end(&mut front)
+            .map_err(unreadable)?;
+        let size = file.metadata().map_err(unreadable)?.len();
+        let packing = Packing::of_bytes(&front);
+        let content = if front.starts_with(parquet::MAGIC) && ends_as_parquet(&mut file, size)? {
+            Content::Parquet(file)
+        } else if format::extension_of(&name) == "parquet" {
+            return Err(parquet::not_whole());
+        } else {
+            text(path, Bytes::from(front), packing, size)?
+        };
+        Ok(Head {
+            name,
+            packing,
+            content,
+        })
+    }
+
+    /// The path without the ending that tells the packing.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether there is nothing in the file.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.content, Content::Text { bytes, .. } if bytes.is_empty())
+    }
+
+    /// How the file is packed, if it is.
+    pub fn packing(&self) -> Option<&'static str> {
+        (self.packing != Packing::None).then(|| self.packing.word())
+    }
+
+    /// How the loader reads the file by its name and first bytes alone.
+    pub fn format(&self, settings: &SourceSettings) -> Result<Format, FileFault> {
+        let Content::Text { bytes, .. } = &self.content else {
+            return Ok(Format::Parquet);
+        };
+        let settings = SourceSettings {
+            format: Format::Auto,
+            ..settings.clone()
+        };
+        format::text_start(bytes)?;
+        Ok(
+            match format::open(&self.name, bytes.clone(), &settings)?.0 {
+                FileFormat::Json => Format::Json,
+                FileFormat::Csv { .. } => Format::Csv,
+                FileFormat::Parquet => Format::Parquet,
+            },
+        )
+    }
+
+    /// The fields of the first records, read as CSV; none where it is no text in UTF-8.
+    pub fn csv_records(&self, dialect: &CsvSettings, records_max: usize) -> Vec<Vec<String>> {
+        match &self.content {
+            Content::Text { bytes, is_whole } => {
+                let end = end_of_records(bytes, *is_whole, dialect.quote, records_max);
+                let records = format::text_start(bytes)
+                    .map(|start| csv::first_records(&bytes[..end], start, dialect, records_max));
+                records.unwrap_or_default()
+            }
+            Content::Parquet(_) => Vec::new(),
+        }
+    }
+
+    /// Decodes the whole records of the beginning as `decode` would.
+    pub fn decode(
+        &self,
+        schema: &TableSchema,
+        settings: &SourceSettings,
+    ) -> Result<Decoded, FileFault> {
+        match &self.content {
+            Content::Text { bytes, is_whole } => {
+                let opened = format::open(&self.name, bytes.clone(), settings)?.0;
+                let quote = match opened {
+                    FileFormat::Csv { .. } => settings.csv.quote,
+                    FileFormat::Json | FileFormat::Parquet => None,
+                };
+                let end = end_of_records(bytes, *is_whole, quote, HEAD_RECORDS_MAX);
+                if end == 0 && !bytes.is_empty() {
+                    let detail = format!("the first record has more than {HEAD_BYTES_MAX} bytes");
+                    return Err(FileFault::new(ParkReason::TooLarge, detail));
+                }
+                decode(&self.name, bytes.slice(..end), schema, settings)
+            }
+            Content::Parquet(file) => {
+                let part = Part {
+                    columns_max: HEAD_COLUMNS_MAX,
+                    rows_max: HEAD_RECORDS_MAX,
+                };
+                let loaded = parquet::load_part(&|| file.try_clone(), part)?;
+                let mut rows = Rows::new(&self.name, schema, settings, reader(None, None)?);
+                parquet::read(&loaded, &mut rows);
+                let decoded = rows.finish(Bytes::new())?;
+                assert_numbered(&decoded);
+                Ok(decoded)
+            }
+        }
+    }
+}
+
+/// A file that fits is unpacked as the loader does it, so that damage shows.
+fn text(path: &str, front: Bytes, packing: Packing, size: u64) -> Result<Content, FileFault> {
+    let is_all = front.len() as u64 == size;
+    if packing == Packing::None || is_all {
+        match unpack(path, front.clone(), HEAD_BYTES_MAX) {
+            Ok(bytes) => {
+                return Ok(Content::Text {
+                    bytes,
+                    is_whole: is_all,
+                });
+            }
+            Err(fault) if fault.reason != ParkReason::TooLarge => return Err(fault),
+            Err(_) => {}
+        }
+    }
+    Ok(Content::Text {
+        bytes: unpack_front(&front, HEAD_BYTES_MAX).into(),
+        is_whole: false,
+    })
+}
+
+fn ends_as_parquet(file: &mut File, size: u64) -> Result<bool, FileFault> {
+    let mut end = [0; 4];
+    if size < 12 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-4))
+        .and_then(|_| file.read_exact(&mut end))
+        .map_err(unreadable)?;
+    Ok(end == *parquet::MAGIC)
+}
+
+/// Where the last of the first `records_max` whole records ends; a line end between quotes is none.
+fn end_of_records(bytes: &[u8], is_whole: bool, quote: Option<u8>, records_max: usize) -> usize {
+    let (mut in_quotes, mut records, mut end) = (false, 0, 0);
+    for at in memchr::memchr2_iter(b'\n', quote.unwrap_or(b'\n'), bytes) {
+        if bytes[at] != b'\n' {
+            in_quotes = !in_quotes;
+        } else if !in_quotes {
+            records += 1;
+            end = at + 1;
+            if records == records_max {
+                return end;
+            }
+        }
+    }
+    match memchr::memrchr(b'\n', bytes) {
+        _ if is_whole => bytes.len(),
+        // A quote that stands inside of a field without quotes opens nothing.
+        Some(last) if end == 0 => last + 1,
+        _ => end,
+    }
+}
+
+fn unreadable(error: std::io::Error) -> FileFault {
+    FileFault::new(ParkReason::Unreadable, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::testing::{column, settings};
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use std::io::Write;
+    use std::sync::Arc;
+
+    fn head(path: &str, bytes: &[u8]) -> Result<Head, FileFault> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        Head::read(path, file)
+    }
+
+    fn rows(path: &str, bytes: &[u8], format: Format) -> usize {
+        let schema = TableSchema::from_hints("a STRING").unwrap();
+        let decoded = head(path, bytes)
+            .unwrap()
+            .decode(&schema, &settings(format));
+        decoded.unwrap().positions.len()
+    }
+
+    fn fault(path: &str, bytes: &[u8]) -> ParkReason {
+        let schema = TableSchema::from_hints("a STRING").unwrap();
+        let settings = settings(Format::Auto);
+        let decoded = head(path, bytes).and_then(|head| head.decode(&schema, &settings));
+        decoded.unwrap_err().reason
+    }
+
+    #[test]
+    fn file_that_is_not_what_its_name_says_is_refused() {
+        assert_eq!(fault("a.json.gz", b"{}"), ParkReason::NotThisFormat);
+        assert_eq!(fault("a.parquet", b"{}"), ParkReason::NotThisFormat);
+        assert_eq!(fault("a.json", b"PK\x03\x04"), ParkReason::NotThisFormat);
+        assert_eq!(
+            fault("a.parquet", b"PAR1....PAR1"),
+            ParkReason::NotThisFormat
+        );
+        let packed = zstd::encode_all(&b"{\"a\": 1}\n"[..], 1).unwrap();
+        let cut = &packed[..packed.len() - 2];
+        assert_eq!(fault("a.json.zst", cut), ParkReason::TruncatedStream);
+    }
+
+    #[test]
+    fn record_that_is_longer_than_the_head_is_named() {
+        let line = format!("{{\"a\": \"{}\"}}\n", "x".repeat(HEAD_BYTES_MAX as usize));
+        assert_eq!(fault("a.json", line.as_bytes()), ParkReason::TooLarge);
+    }
+
+    #[test]
+    fn no_more_than_the_head_is_decoded_and_whole_records_only() {
+        let line = format!("{{\"a\": \"{}\"}}\n", "x".repeat(1000));
+        let long = line.repeat(2 * HEAD_BYTES_MAX as usize / line.len());
+        let expected = HEAD_BYTES_MAX as usize / line.len();
+        assert_eq!(rows("a.json", long.as_bytes(), Format::Json), expected);
+        let packed = zstd::encode_all(long.as_bytes(), 1).unwrap();
+        assert_eq!(rows("a.json.zst", &packed, Format::Json), expected);
+        let many = "{}\n".repeat(2 * HEAD_RECORDS_MAX);
+        assert_eq!(
+            rows("a.json", many.as_bytes(), Format::Json),
+            HEAD_RECORDS_MAX
+        );
+    }
+
+    #[test]
+    fn csv_is_not_cut_inside_of_quotes() {
+        let record = format!("\"{}\n\"\n", "x".repeat(700));
+        let text = format!(
+            "a\n{}",
+            record.repeat(2 * HEAD_BYTES_MAX as usize / record.len())
+        );
+        let expected = (HEAD_BYTES_MAX as usize - 2) / record.len();
+        assert_eq!(rows("a.csv", text.as_bytes(), Format::Csv), expected);
+        assert_eq!(
+            fault("a.csv", b"a\n\"never closed\n"),
+            ParkReason::UnclosedQuote
+        );
+    }
+
+    #[test]
+    fn parquet_gives_its_first_rows() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
+        let batch = RecordBatch::try_from_iter([("a", numbers)]).unwrap();
+        let mut writer =
+            ::parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        let head = head("numbers", &writer.into_inner().unwrap()).unwrap();
+        let settings = settings(Format::Auto);
+        assert_eq!(head.format(&settings).unwrap(), Format::Parquet);
+        let schema = TableSchema::from_hints("a BIGINT").unwrap();
+        let values = column(&head.decode(&schema, &settings).unwrap(), "a");
+        assert_eq!(
+            (values.len(), values[1999].as_str()),
+            (HEAD_RECORDS_MAX, "1999")
+        );
+    }
+}
