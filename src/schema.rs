@@ -5,14 +5,14 @@
 
 mod ddl;
 
-pub use ddl::{ddl_type, parse_ddl};
+pub use ddl::{ddl_name, ddl_type, parse_ddl};
 
 use crate::change::{
     BATCH_ID, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, PRESENT_COLUMNS, RESCUED_DATA,
 };
 use crate::error::{Error, Result};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The longest column name, in bytes.
@@ -174,10 +174,17 @@ fn check_nested_names(path: &str, data_type: &DataType) -> Result<()> {
 /// The new columns of several files as one list, in the order of their first appearance, with types widened.
 pub fn merge_new_columns<'a>(files: impl IntoIterator<Item = &'a [NewColumn]>) -> Vec<NewColumn> {
     let mut merged: Vec<NewColumn> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for column in files.into_iter().flatten() {
-        match merged.iter_mut().find(|known| known.name == column.name) {
-            Some(known) => known.data_type = widen(&known.data_type, &column.data_type),
-            None => merged.push(column.clone()),
+        match places.get(column.name.as_str()) {
+            Some(place) => {
+                let known = &mut merged[*place].data_type;
+                *known = widen(known, &column.data_type);
+            }
+            None => {
+                places.insert(&column.name, merged.len());
+                merged.push(column.clone());
+            }
         }
     }
     merged

@@ -66,7 +66,8 @@ fn ddl_fields(fields: &Fields) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-fn ddl_name(name: &str) -> String {
+/// A column name as Spark DDL takes it.
+pub fn ddl_name(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_word) {
         name.to_string()
     } else {
