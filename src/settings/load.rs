@@ -71,6 +71,12 @@ impl Settings {
         }
     }
 
+    /// Checks a text as if it were the settings file in the folder of the request. Nothing is read.
+    pub fn load_text(request: &Request<'_>, text: String) -> Result<Settings> {
+        let path = request.folder.join(DEFAULT_CONFIG);
+        from_file(request, &File { path, text })
+    }
+
     /// The pipeline of this name.
     pub fn pipeline(&self, name: &str) -> Result<&PipelineSettings> {
         let found = self.pipelines.iter().find(|pipeline| pipeline.name == name);
@@ -323,7 +329,7 @@ fn check_pipeline(mut reader: Reader<'_>) -> Option<PipelineSettings> {
 }
 
 /// The folder's name with `_` for what a pipeline name does not hold.
-fn as_name(folder: &str) -> String {
+pub(crate) fn as_name(folder: &str) -> String {
     let plain = |letter: char| {
         if letter.is_alphanumeric() || "_-.".contains(letter) {
             letter
@@ -410,6 +416,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("landfall.toml"), text).unwrap();
         Settings::load(&request(folder.path(), flags))
+    }
+
+    #[test]
+    fn text_is_checked_like_the_file_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |text: &str| Settings::load_text(&request(folder.path(), &[]), text.to_string());
+        let error = load("[pipeline.a]\nnope = 1\n").unwrap_err();
+        assert!(
+            error
+                .message()
+                .contains("landfall.toml, line 2: pipeline.a.nope"),
+            "{error}"
+        );
+        let settings = load(PIPELINE).unwrap();
+        assert_eq!(settings.pipelines[0].source.path, folder.path().join("in"));
+        assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
     }
 
     fn refusal(text: &str) -> String {
