@@ -46,6 +46,7 @@ pub mod maintain;
 pub mod parallel;
 pub mod plural;
 pub mod preview;
+pub mod propose;
 pub mod protocol;
 pub mod quarantine;
 pub mod query;

@@ -12,6 +12,7 @@ mod unsupported;
 mod value;
 
 pub use keys::{SETTING_KEYS, SettingKey};
+pub(crate) use load::as_name;
 pub use load::{FlagValue, Request};
 
 use crate::change::START_AT;
