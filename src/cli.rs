@@ -28,6 +28,13 @@ const EXIT_CODES: &str = "Exit codes:
   3  done, but files are parked or records are in quarantine
   4  another landfall holds this checkpoint";
 
+const INIT_EXAMPLE: &str = "Example:
+  landfall init landing/orders > landfall.toml
+  landfall run --available-now
+
+Call it in the folder in which landfall.toml will stand. Behind each line stands why it
+was chosen and how sure that is; what could not be told is a comment to fill in.";
+
 /// Flags of every command.
 #[derive(Args, Debug)]
 pub(crate) struct Global {
@@ -366,10 +373,11 @@ pub(crate) struct MaintainArgs {
     pub(crate) settings: LoadFlags,
 }
 
-/// Look at a landing folder and propose settings
+/// Look at a landing folder and propose a landfall.toml on stdout; nothing is written
 #[derive(Args, Debug)]
+#[command(after_help = INIT_EXAMPLE)]
 pub(crate) struct InitArgs {
-    /// Landing folder
+    /// Landing folder with some files as they arrive
     pub(crate) path: PathBuf,
 }
 

@@ -26,6 +26,7 @@ pub(crate) enum Checked {
     Show(Show),
     Sql(Sql),
     Maintain(Maintain),
+    Init(Init),
     Schema(Schema),
 }
 
@@ -132,6 +133,14 @@ pub(crate) struct Maintain {
     pub(crate) vacuum: bool,
 }
 
+/// `init`.
+#[derive(Debug)]
+pub(crate) struct Init {
+    pub(crate) path: PathBuf,
+    /// The folder in which the settings will stand.
+    pub(crate) folder: PathBuf,
+}
+
 /// `schema`.
 #[derive(Debug)]
 pub(crate) struct Schema {
@@ -196,9 +205,10 @@ impl Cli {
             Command::Explain(_) => {
                 return Err(Error::settings("the command explain is not supported yet"));
             }
-            Command::Init(_) => {
-                return Err(Error::settings("the command init is not supported yet"));
-            }
+            Command::Init(args) => Checked::Init(Init {
+                path: args.path,
+                folder: working_folder()?,
+            }),
             Command::Maintain(args) => Checked::Maintain(Maintain {
                 settings: load(&global, args.pipelines, args.settings.0)?,
                 vacuum: args.vacuum,
@@ -212,17 +222,19 @@ impl Cli {
 }
 
 fn load(global: &Global, pipelines: Vec<String>, flags: SettingFlags) -> Result<Settings> {
-    let folder = std::env::current_dir().map_err(|error| {
-        Error::unavailable(format!("the working folder cannot be read: {error}"))
-    })?;
     Settings::load(&Request {
         config: global.config.clone().or_else(config_of_environment),
-        folder,
+        folder: working_folder()?,
         pipelines,
         name: flags.name,
         flags: flags.values,
         environment: &|name| std::env::var(name).ok(),
     })
+}
+
+fn working_folder() -> Result<PathBuf> {
+    std::env::current_dir()
+        .map_err(|error| Error::unavailable(format!("the working folder cannot be read: {error}")))
 }
 
 /// An empty variable is as good as none.
