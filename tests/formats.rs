@@ -408,6 +408,41 @@ fn rescued_key_is_still_no_key() {
 }
 
 #[test]
+fn schema_names_the_version_and_the_file_that_brought_a_column() {
+    let program = pipeline("format = \"json\"");
+    program.drop_and_load("a.jsonl", "{\"op\":\"I\",\"order_id\":1,\"seq\":1}\n");
+    let second = "{\"op\":\"I\",\"order_id\":2,\"seq\":2,\"note\":\"x\"}\n";
+    program.drop_and_load("b.jsonl", second);
+    program.drop_and_load("c.jsonl", second.replace("x", "y"));
+    let columns = program.json(&["schema", "orders"]);
+    let since = |table: &str, name: &str| {
+        let is_it =
+            |column: &&serde_json::Value| column["table"] == table && column["column"] == name;
+        let column = columns.iter().find(is_it).unwrap();
+        (
+            column["since_version"].clone(),
+            column["since_file"].clone(),
+        )
+    };
+    for table in ["bronze", "silver"] {
+        assert_eq!(
+            since(table, "order_id"),
+            (serde_json::json!(0), serde_json::json!("a.jsonl"))
+        );
+        assert_eq!(
+            since(table, "note"),
+            (serde_json::json!(2), serde_json::json!("b.jsonl")),
+            "{table}"
+        );
+    }
+    assert_eq!(since("bronze", "_file_row").1, serde_json::Value::Null);
+    assert_eq!(since("silver", "deleted").1, serde_json::Value::Null);
+    let document = program.call(&["schema", "orders", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&document.stdout).unwrap();
+    assert_eq!(document.as_array().unwrap(), &columns);
+}
+
+#[test]
 fn types_of_new_columns_are_found_over_the_files_of_a_batch_and_then_stay() {
     let program = Program::new("format = \"auto\"", "", "");
     program.drop_file("1.jsonl", "{\"a\":1,\"b\":1,\"c\":\"007\",\"d\":true}\n");

@@ -22,7 +22,7 @@ pub struct ColumnReport {
     pub name: String,
     /// The Delta type, such as `decimal(10,2)`; nested types as JSON.
     pub data_type: String,
-    /// The first version that has the column; `None` when the log of that time was cleaned up.
+    /// The first version that has the column; `None` when that part of the log was cleaned up.
     pub since_version: Option<i64>,
     /// The first file (by batch, then path) that brought a value; `None` when none did or the loader adds the column.
     pub since_file: Option<String>,
@@ -91,8 +91,7 @@ async fn since_versions(table: &DeltaTable) -> Result<Vec<Since>> {
         .version()
         .ok_or_else(|| Error::bug("an opened table has no version"))?;
     let schema = table.snapshot().map_err(table_error)?.schema();
-    let mut since: HashMap<String, u64> = HashMap::new();
-    // Downward, so that the oldest version that has the column is written last.
+    let mut downward: Vec<(u64, Vec<String>)> = Vec::new();
     let mut earliest = latest;
     for version in (0..=latest).rev() {
         let entry = table
@@ -102,19 +101,34 @@ async fn since_versions(table: &DeltaTable) -> Result<Vec<Since>> {
             .map_err(table_error)?;
         let Some(bytes) = entry else { break };
         earliest = version;
-        for name in metadata_columns(version, &bytes)?.into_iter().flatten() {
-            since.insert(name, version);
+        if let Some(names) = metadata_columns(version, &bytes)? {
+            downward.push((version, names));
         }
     }
+    let since = first_versions(downward, earliest == 0);
     let columns = schema.fields().map(|field| Since {
         name: field.name().clone(),
         data_type: type_name(field.data_type()),
         since: since
             .get(field.name())
-            .filter(|_| earliest == 0)
             .and_then(|version| i64::try_from(*version).ok()),
     });
     Ok(columns.collect())
+}
+
+/// The oldest version that has each column, of the metadata from the newest version to the oldest.
+///
+/// Where the log does not reach back to the beginning, the columns of its oldest metadata may be older, so they have none.
+fn first_versions(downward: Vec<(u64, Vec<String>)>, is_whole: bool) -> HashMap<String, u64> {
+    let mut since = HashMap::new();
+    let oldest = downward.last().map(|(_, names)| names.clone());
+    for (version, names) in downward {
+        since.extend(names.into_iter().map(|name| (name, version)));
+    }
+    if !is_whole {
+        since.retain(|name, _| !oldest.as_ref().is_some_and(|names| names.contains(name)));
+    }
+    since
 }
 
 fn type_name(data_type: &impl serde::Serialize) -> String {
@@ -232,4 +246,37 @@ async fn first_row(session: &SessionContext, statement: &str) -> Result<Option<R
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn since(metadata: &[(u64, &str)], is_whole: bool) -> Vec<(String, u64)> {
+        let names = |names: &str| names.split(' ').map(str::to_string).collect();
+        let downward = metadata
+            .iter()
+            .map(|(version, text)| (*version, names(text)));
+        let mut since: Vec<_> = first_versions(downward.collect(), is_whole)
+            .into_iter()
+            .collect();
+        since.sort();
+        since
+    }
+
+    #[test]
+    fn columns_of_a_log_that_was_cleaned_are_as_old_as_the_log_or_older() {
+        assert_eq!(since(&[], false), []);
+        assert_eq!(since(&[(40, "a b")], false), []);
+        assert_eq!(
+            since(&[(50, "a b c"), (40, "a b")], false),
+            [("c".to_string(), 50)]
+        );
+    }
+
+    #[test]
+    fn column_is_there_since_the_oldest_version_that_has_it() {
+        let expected = [("a".to_string(), 0), ("b".to_string(), 3)];
+        assert_eq!(since(&[(9, "a b"), (3, "a b"), (0, "a")], true), expected);
+    }
 }
