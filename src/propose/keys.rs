@@ -199,7 +199,7 @@ impl<'a> Search<'a> {
             let change = match self.acts.get(*record) {
                 Some(Some(Act::Insert)) => 1,
                 Some(Some(Act::Delete)) => -1,
-                Some(Some(Act::Upsert | Act::Skip) | None) | None => continue,
+                Some(Some(Act::Upsert | Act::Truncate | Act::Skip) | None) | None => continue,
             };
             let number = |column: &usize| self.records.columns[*column].number(*record);
             let place = sequence.iter().map(number).collect();

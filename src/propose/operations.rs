@@ -110,7 +110,7 @@ fn of_column(column: &Column) -> Events {
     }
     match column.nulls() {
         0 => events.lines.push(choice.closed_set(column)),
-        nulls => events.lines.push(choice.predicate(column, nulls)),
+        nulls => events.lines.extend(choice.predicates(column, nulls)),
     }
     events
 }
@@ -140,6 +140,7 @@ fn unknown(column: &Column, values: &[&str]) -> Events {
 struct Choice<'a> {
     upsert: Vec<String>,
     delete: Vec<String>,
+    truncate: Vec<String>,
     skip: Vec<String>,
     /// In the lists but not in the sample.
     unseen: Vec<String>,
@@ -152,6 +153,7 @@ impl<'a> Choice<'a> {
         let mut choice = Choice {
             upsert: Vec::new(),
             delete: Vec::new(),
+            truncate: Vec::new(),
             skip: Vec::new(),
             unseen: Vec::new(),
             unknown: Vec::new(),
@@ -166,13 +168,15 @@ impl<'a> Choice<'a> {
                 .filter(|value| value.to_lowercase() == *word)
                 .map(|value| value.to_string())
                 .collect();
-            if seen.is_empty() {
+            // What empties the table is listed only where it is in use.
+            if seen.is_empty() && *act != Act::Truncate {
                 seen.push(words::in_case_of(&known, word));
                 choice.unseen.extend(seen.clone());
             }
             match act {
                 Act::Insert | Act::Upsert => choice.upsert.extend(seen),
                 Act::Delete => choice.delete.extend(seen),
+                Act::Truncate => choice.truncate.extend(seen),
                 Act::Skip => choice.skip.extend(seen),
             }
         }
@@ -180,16 +184,17 @@ impl<'a> Choice<'a> {
     }
 
     fn closed_set(&self, column: &Column) -> Line {
-        let skip = if self.skip.is_empty() {
-            String::new()
-        } else {
-            format!(", skip = {}", write::list(&self.skip))
+        let further = |name: &str, values: &[String]| match values {
+            [] => String::new(),
+            _ => format!(", {name} = {}", write::list(values)),
         };
         let value = format!(
-            "{{ column = {}, upsert = {}, delete = {}{skip} }}",
+            "{{ column = {}, upsert = {}, delete = {}{}{} }}",
             write::text(&column.name),
             write::list(&self.upsert),
-            write::list(&self.delete)
+            write::list(&self.delete),
+            further("truncate", &self.truncate),
+            further("skip", &self.skip)
         );
         let mut why = format!("{}: the name and the values say so", self.sureness());
         if !self.unseen.is_empty() {
@@ -205,15 +210,24 @@ impl<'a> Choice<'a> {
     }
 
     /// Records without an operation, such as those of a full load, are no part of a closed set.
-    fn predicate(&self, column: &Column, nulls: usize) -> Line {
-        let deletes: Vec<String> = self.delete.iter().map(|value| literal(value)).collect();
-        let condition = format!("{} IN ({})", identifier(&column.name), deletes.join(", "));
+    fn predicates(&self, column: &Column, nulls: usize) -> Vec<Line> {
+        let condition = |values: &[String]| {
+            let values: Vec<String> = values.iter().map(|value| literal(value)).collect();
+            format!("{} IN ({})", identifier(&column.name), values.join(", "))
+        };
         let why = format!(
             "{}: {} without an operation, as in a full load, set their rows like all that does not delete",
             self.sureness().max(Sureness::Likely),
             counted(nulls as u64, "record")
         );
-        Line::told("apply_as_deletes", write::text(&condition), why)
+        let deletes = write::text(&condition(&self.delete));
+        let mut lines = vec![Line::told("apply_as_deletes", deletes, why)];
+        if !self.truncate.is_empty() {
+            let truncates = write::text(&condition(&self.truncate));
+            let why = "likely: the values say so";
+            lines.push(Line::told("apply_as_truncates", truncates, why));
+        }
+        lines
     }
 
     fn sureness(&self) -> Sureness {
@@ -354,6 +368,20 @@ mod tests {
         let text = written(&of("Op", &["-", "D"]));
         assert!(
             text.contains("apply_as_deletes = \"\\\"op\\\" IN ('D')\" # likely: 1 record"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn truncates_are_listed_where_the_sample_has_them() {
+        let text = written(&of("op", &["I", "U", "D", "T"]));
+        assert!(
+            text.contains("delete = [\"D\"], truncate = [\"T\"] } # sure"),
+            "{text}"
+        );
+        let text = written(&of("op", &["-", "delete", "truncate"]));
+        assert!(
+            text.contains("apply_as_truncates = \"\\\"op\\\" IN ('truncate')\""),
             "{text}"
         );
     }

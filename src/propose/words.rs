@@ -221,6 +221,8 @@ pub(super) enum Act {
     Upsert,
     /// Deletes a row.
     Delete,
+    /// Deletes all rows.
+    Truncate,
     /// Says nothing about the row as it is now.
     Skip,
 }
@@ -229,23 +231,31 @@ pub(super) enum Act {
 pub(super) type Family = &'static [(&'static str, Act)];
 
 const FAMILIES: [Family; 8] = [
-    &[("i", Act::Insert), ("u", Act::Upsert), ("d", Act::Delete)],
+    &[
+        ("i", Act::Insert),
+        ("u", Act::Upsert),
+        ("d", Act::Delete),
+        ("t", Act::Truncate),
+    ],
     &[
         ("c", Act::Insert),
         ("r", Act::Upsert),
         ("u", Act::Upsert),
         ("d", Act::Delete),
+        ("t", Act::Truncate),
     ],
     &[
         ("insert", Act::Insert),
         ("update", Act::Upsert),
         ("delete", Act::Delete),
+        ("truncate", Act::Truncate),
     ],
     &[
         ("create", Act::Insert),
         ("read", Act::Upsert),
         ("update", Act::Upsert),
         ("delete", Act::Delete),
+        ("truncate", Act::Truncate),
     ],
     &[("upsert", Act::Upsert), ("delete", Act::Delete)],
     &[
@@ -253,6 +263,7 @@ const FAMILIES: [Family; 8] = [
         ("update_preimage", Act::Skip),
         ("update_postimage", Act::Upsert),
         ("delete", Act::Delete),
+        ("truncate", Act::Truncate),
     ],
     &[
         ("+i", Act::Insert),
@@ -357,8 +368,8 @@ mod tests {
     fn family_is_the_first_that_has_the_values() {
         let family = family_of(&["I", "U"]).unwrap();
         assert_eq!(act_of(family, "D"), Some(Act::Delete));
-        assert_eq!(act_of(family, "T"), None);
-        assert_eq!(family_of(&["c", "u", "x"]).unwrap().len(), 4);
+        assert_eq!(act_of(family, "X"), None);
+        assert_eq!(family_of(&["c", "u", "x"]).unwrap().len(), 5);
         assert_eq!(family_of(&["u", "d"]), family_of(&["i"]));
     }
 
