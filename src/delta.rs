@@ -6,6 +6,7 @@
 //! recomputes. What rows mean is left to bronze, quarantine and silver.
 
 mod append;
+mod bloom;
 mod changes;
 mod commit;
 mod create;
@@ -62,6 +63,8 @@ pub struct Table {
     state: state::TableState,
     /// The version of the newest usable log checkpoint, as far as this process knows.
     log_checkpoint: Option<i64>,
+    /// In lower case, see [`Table::set_bloom_columns`].
+    bloom_columns: Vec<String>,
 }
 
 impl Table {
@@ -88,6 +91,7 @@ impl Table {
             log_store,
             state,
             log_checkpoint,
+            bloom_columns: Vec::new(),
         }))
     }
 

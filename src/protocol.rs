@@ -113,7 +113,10 @@ impl Pipeline {
             false => None,
         };
         let repairs = repair_tables(&settings)?;
-        let bronze = BronzeTable::open(&settings.bronze.path).await?;
+        let mut bronze = BronzeTable::open(&settings.bronze.path).await?;
+        if let Some(bronze) = &mut bronze {
+            bronze.table_mut().set_bloom_columns(key_columns(&settings));
+        }
         let quarantine = QuarantineTable::open(&settings.bronze.quarantine_path()).await?;
         let silver = match &settings.silver {
             Some(silver) => {
@@ -378,9 +381,11 @@ impl Pipeline {
                     })?;
                 }
                 self.table_lock = Some(Lock::take_of_table(&settings.path, self.clock.now())?);
-                let created =
+                let mut created =
                     BronzeTable::create(&settings.path, &loaded.schema, &settings.partition_by)
                         .await?;
+                let keys = key_columns(&self.settings);
+                created.table_mut().set_bloom_columns(keys);
                 self.bronze.insert(created)
             }
         };
@@ -470,6 +475,12 @@ pub(crate) fn with_hints(bronze: TableSchema, hints: &TableSchema) -> TableSchem
         })
         .collect();
     bronze.extended(&new)
+}
+
+/// The columns of bronze by which the events of a key are found.
+fn key_columns(settings: &PipelineSettings) -> &[String] {
+    let silver = settings.silver.as_ref();
+    silver.map_or(&[], |silver| &silver.keys)
 }
 
 /// The columns that the loader fills by the settings, beside those of every bronze.

@@ -36,7 +36,11 @@ impl Table {
     /// The same, fed batch by batch.
     pub fn row_writer(&self, schema: SchemaRef) -> Result<RowWriter> {
         let schema = self.as_stored(&schema)?;
-        self.writer(self.log_store.object_store(None), schema)
+        self.writer(
+            self.log_store.object_store(None),
+            schema,
+            &self.bloom_columns,
+        )
     }
 
     /// Writes change data files: the table's columns (and new ones that the same commit sets), and `_change_type STRING` at the end.
@@ -54,14 +58,19 @@ impl Table {
             .to_vec();
         fields.push(Arc::new(Field::new(CHANGE_TYPE, DataType::Utf8, true)));
         let store = PrefixStore::new(self.log_store.object_store(None), CHANGE_FOLDER);
-        let mut writer = self.writer(Arc::new(store), Arc::new(Schema::new(fields)))?;
+        let mut writer = self.writer(Arc::new(store), Arc::new(Schema::new(fields)), &[])?;
         for batch in batches {
             writer.write(batch).await?;
         }
         Ok(write::change_files(writer.close().await?, CHANGE_FOLDER))
     }
 
-    fn writer(&self, store: Arc<dyn ObjectStore>, schema: SchemaRef) -> Result<RowWriter> {
+    fn writer(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        schema: SchemaRef,
+        bloom_columns: &[String],
+    ) -> Result<RowWriter> {
         let indexed = self
             .property("delta.dataSkippingNumIndexedCols")
             .and_then(|text| text.parse().ok());
@@ -78,6 +87,7 @@ impl Table {
             schema,
             &self.state.partition_by,
             indexed,
+            bloom_columns,
         )
     }
 

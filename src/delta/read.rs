@@ -78,7 +78,7 @@ impl LiveNumbers {
 }
 
 /// From the columns of a file to the asked columns of the table.
-struct Shape {
+pub(super) struct Shape {
     name: String,
     schema: SchemaRef,
     sources: Vec<Source>,
@@ -169,7 +169,7 @@ fn adapt(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
 }
 
 /// Opens a file for the asked columns.
-fn open(
+pub(super) fn open(
     root: &Path,
     file: &DataFile,
     table: &Schema,

@@ -4,7 +4,7 @@
 //! log names the files, is left to the callers.
 
 use super::state::library;
-use super::stats;
+use super::{bloom, stats};
 use crate::error::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, max, min};
@@ -42,11 +42,12 @@ impl RowWriter {
         schema: SchemaRef,
         partition_by: &[String],
         indexed_columns: DataSkippingNumIndexedCols,
+        bloom_columns: &[String],
     ) -> Result<RowWriter> {
         let config = WriterConfig::new(
             Arc::clone(&schema),
             partition_by.to_vec(),
-            Some(writer_properties()?),
+            Some(writer_properties(&schema, bloom_columns)?),
             Some(TARGET_FILE_BYTES),
             Some(WRITE_BATCH_ROWS),
             indexed_columns,
@@ -97,15 +98,16 @@ impl RowWriter {
     }
 }
 
-fn writer_properties() -> Result<WriterProperties> {
+fn writer_properties(schema: &SchemaRef, bloom_columns: &[String]) -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(1).map_err(|error| Error::bug(format!("zstd: {error}")))?;
-    Ok(WriterProperties::builder()
+    let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS.min(1024))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_created_by(concat!("landfall ", env!("CARGO_PKG_VERSION")).to_owned())
-        .build())
+        .set_created_by(concat!("landfall ", env!("CARGO_PKG_VERSION")).to_owned());
+    let names = schema.fields().iter().map(|field| field.name());
+    Ok(bloom::with_filters(properties, bloom_columns, names).build())
 }
 
 /// Change data files as the log names them.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::parallel::in_parallel;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{Comparators, EventPool, gather};
-use arrow::array::UInt32Array;
+use arrow::array::{ArrayRef, UInt32Array};
 use std::collections::{HashMap, HashSet};
 
 /// For each group of `pool`, whether a file of bronze outside of `fresh` may hold an event of its key whose sequence is
@@ -28,13 +28,18 @@ pub(super) fn has_newer(
     if groups.is_empty() {
         return Ok(newer);
     }
+    let names = plan.names(&plan.keys);
+    let keys = first_of(&plan.keys, pool, groups)?;
     let files = candidates(bronze, plan, pool, groups, fresh)?;
     let of_key: HashMap<&[u8], usize> = groups
         .iter()
         .map(|&group| (pool.key(group), group))
         .collect();
     let found = in_parallel(files.len(), |file| {
-        newer_in(bronze, files[file], plan, comparators, pool, &of_key)
+        match bronze.may_hold(files[file], &names, &keys)? {
+            true => newer_in(bronze, files[file], plan, comparators, pool, &of_key),
+            false => Ok(HashSet::new()),
+        }
     })?;
     for group in found.into_iter().flatten() {
         newer[group] = true;
@@ -85,23 +90,27 @@ fn candidates<'a>(
     groups: &[usize],
     fresh: &HashSet<&str>,
 ) -> Result<Vec<&'a DataFile>> {
-    let firsts: UInt32Array = groups
-        .iter()
-        .map(|&group| Some(pool.events(group)[0]))
-        .collect();
     let mut ranges = Vec::new();
-    for &place in &plan.keys {
-        let keys = gather(&pool.columns[place], &firsts)?;
+    for (&place, keys) in plan.keys.iter().zip(first_of(&plan.keys, pool, groups)?) {
         ranges.extend(ColumnRange::of(plan.columns[place].name(), keys.as_ref()));
     }
     let first = plan.sequence[0];
-    let sequences = gather(&pool.columns[first], &firsts)?;
-    ranges.extend(ColumnRange::from(
-        plan.columns[first].name(),
-        sequences.as_ref(),
-    ));
+    for sequences in first_of(&[first], pool, groups)? {
+        let name = plan.columns[first].name();
+        ranges.extend(ColumnRange::from(name, sequences.as_ref()));
+    }
     let files = bronze.candidates(&ranges).into_iter();
     Ok(files
         .filter(|file| !fresh.contains(file.path.as_str()))
         .collect())
+}
+
+/// The columns at `places` of the first event of each group.
+fn first_of(places: &[usize], pool: &EventPool, groups: &[usize]) -> Result<Vec<ArrayRef>> {
+    let firsts: UInt32Array = groups
+        .iter()
+        .map(|&group| Some(pool.events(group)[0]))
+        .collect();
+    let column = |&place: &usize| gather(&pool.columns[place], &firsts);
+    places.iter().map(column).collect()
 }

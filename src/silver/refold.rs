@@ -79,6 +79,11 @@ fn events_in(
     columns: &[String],
 ) -> Result<Vec<RecordBatch>> {
     let (mut kept, mut hits) = (Vec::new(), Vec::new());
+    if let KeySet::Some { columns, .. } = keys
+        && !bronze.may_hold(file, &plan.names(&plan.keys), columns)?
+    {
+        return Ok(kept);
+    }
     let is_some = matches!(keys, KeySet::Some { .. });
     let key_columns = plan.names(&plan.keys);
     let scanned_columns = if is_some { &key_columns[..] } else { columns };
