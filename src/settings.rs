@@ -171,6 +171,8 @@ pub struct SilverSettings {
     pub sequence_by: Vec<String>,
     /// What each event is.
     pub events: EventRules,
+    /// The files are snapshots: each sequence is the whole table.
+    pub snapshots: bool,
     /// Which columns reach silver beside keys and sequence.
     pub columns: ColumnSelection,
     /// Whether a NULL in an upsert keeps the value so far.

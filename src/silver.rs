@@ -20,6 +20,7 @@ pub mod plan;
 pub mod pool;
 pub mod refold;
 pub mod scd1;
+mod sweep;
 pub mod truncates;
 mod write;
 
@@ -245,31 +246,53 @@ impl SilverTable {
             let incoming = Incoming::read(bronze.table(), files)?;
             let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
             let known = self.known_truncates(&plan, &comparators)?;
-            let truncates = incoming.truncates(bronze.table(), &plan, &comparators, &known)?;
+            let all = incoming.truncates(bronze.table(), &plan, &comparators, &known)?;
+            let has_new = all != known;
+            let fresh: HashSet<&str> = files.added.iter().map(|add| add.path.as_str()).collect();
+            let in_order = all.clone().after(&known).filter(|truncates| {
+                !replaces && newer::comes_last(bronze.table(), &plan, truncates, &fresh)
+            });
+            let is_in_order = in_order.is_some();
+            let truncates = in_order.unwrap_or(all);
             let parts = incoming.into_parts(&plan, &comparators)?;
             let work = Work {
                 bronze: bronze.table(),
                 plan: &plan,
                 comparators: &comparators,
                 truncates: &truncates,
-                fresh: files.added.iter().map(|add| add.path.as_str()).collect(),
+                fresh,
                 replaces,
             };
             let mut draft = Draft::new(transaction, parts.len());
             let mut counters = ApplyCounters::default();
-            if truncates != known {
-                (draft, counters) = self.apply_truncates(&work, draft, schema, parts).await?;
+            if has_new && !is_in_order {
+                (draft, counters) = self.apply_all_keys(&work, draft, schema, parts).await?;
             } else {
+                let mut seen = sweep::Keys::new();
+                if has_new {
+                    let files = self.table.as_ref().map_or(0, Table::file_count);
+                    draft = draft.in_parts(parts.len() + files);
+                }
                 for rows in parts {
                     let pool = EventPool::new(&plan, &comparators, &schema, rows, &truncates)?;
                     let (changes, counted) = self.compute(&work, &pool)?;
                     counters.rows_left_out += pool.left_out;
+                    if has_new {
+                        seen.extend((0..pool.groups.len()).map(|group| pool.key(group).into()));
+                    }
                     drop(pool);
                     counters.add(&counted);
                     draft
                         .add(self.table.as_ref().ok_or_else(no_table)?, changes)
                         .await?;
                 }
+                if has_new {
+                    self.sweep(&work, schema, seen, &mut draft, &mut counters)
+                        .await?;
+                }
+            }
+            if has_new {
+                draft.set_property(truncates::PROPERTY, truncates.to_text()?);
             }
             let mode = self.settings.write_mode;
             let table = self.table.as_mut().ok_or_else(no_table)?;
@@ -290,8 +313,29 @@ impl SilverTable {
         Err(self.always_written())
     }
 
-    /// Applies events among which are truncates that silver does not know: they reach every key, so all keys are folded.
-    async fn apply_truncates(
+    /// Brings new truncates, which come after all that silver has, to the keys without a new event.
+    async fn sweep(
+        &self,
+        work: &Work<'_>,
+        schema: SchemaRef,
+        seen: sweep::Keys,
+        draft: &mut Draft,
+        counters: &mut ApplyCounters,
+    ) -> Result<()> {
+        let table = self.table.as_ref().ok_or_else(no_table)?;
+        let none = vec![RecordBatch::new_empty(schema.clone())];
+        let pool = EventPool::new(work.plan, work.comparators, &schema, none, work.truncates)?;
+        let merge = self.merge(work, &pool)?;
+        for file in table.files() {
+            let changes = merge.sweep(file, &seen)?;
+            counters.add(&merge::counted(&changes, Fates::default()));
+            draft.add(table, changes).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies events among which are truncates that do not come last: they reach every key, so all keys are folded.
+    async fn apply_all_keys(
         &self,
         work: &Work<'_>,
         draft: Draft,
@@ -320,7 +364,6 @@ impl SilverTable {
             counters.add(&merge::counted(&changes, Fates::default()));
             draft.add(table, changes).await?;
         }
-        draft.set_property(truncates::PROPERTY, work.truncates.to_text()?);
         Ok((draft, counters))
     }
 
@@ -328,7 +371,7 @@ impl SilverTable {
     fn known_truncates(&self, plan: &SilverPlan, comparators: &Comparators) -> Result<Truncates> {
         let table = self.table.as_ref();
         match table.and_then(|table| table.property(truncates::PROPERTY)) {
-            Some(text) if plan.rules.has_truncates() => Truncates::of_text(plan, comparators, text),
+            Some(text) if plan.has_truncates() => Truncates::of_text(plan, comparators, text),
             Some(_) | None => Ok(Truncates::none(plan)),
         }
     }
@@ -512,7 +555,17 @@ impl SilverTable {
     }
 
     fn compute(&self, work: &Work<'_>, pool: &EventPool) -> Result<(RowChanges, ApplyCounters)> {
-        let merge = Merge {
+        let merge = self.merge(work, pool)?;
+        match (work.plan.shape, work.replaces) {
+            (Shape::Flagged | Shape::Bare, false) => merge.decide_all(),
+            (Shape::Flagged | Shape::Bare, true) => merge.refold_all(),
+            (Shape::History, false) => merge.decide_history(),
+            (Shape::History, true) => merge.refold_history(),
+        }
+    }
+
+    fn merge<'a>(&'a self, work: &'a Work<'_>, pool: &'a EventPool) -> Result<Merge<'a>> {
+        Ok(Merge {
             silver: self.table.as_ref().ok_or_else(no_table)?,
             schema: self.target_schema(work.plan),
             bronze: work.bronze,
@@ -525,13 +578,7 @@ impl SilverTable {
             pool,
             truncates: work.truncates,
             fresh: &work.fresh,
-        };
-        match (work.plan.shape, work.replaces) {
-            (Shape::Flagged | Shape::Bare, false) => merge.decide_all(),
-            (Shape::Flagged | Shape::Bare, true) => merge.refold_all(),
-            (Shape::History, false) => merge.decide_history(),
-            (Shape::History, true) => merge.refold_history(),
-        }
+        })
     }
 }
 

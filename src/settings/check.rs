@@ -299,6 +299,7 @@ fn silver(reader: &mut Reader<'_>) -> Option<SilverSettings> {
         keys: keys.clone(),
         sequence_by: sequence_by.clone(),
         events: events(reader),
+        snapshots: false,
         columns: columns(reader),
         ignore_null_updates: ignore_null_updates(reader),
         columns_to_update: reader

@@ -151,6 +151,10 @@ pub struct Fold<'a> {
     pub values: Values<'a>,
     /// The truncates of the pool, in the order of their sequences.
     pub truncates: &'a [u32],
+    /// So many of the first ones are in the rows of silver already.
+    pub known_truncates: usize,
+    /// A truncate is a snapshot, which spares the keys that have an event of its sequence.
+    pub snapshots: bool,
     /// The sequence of each event and truncate.
     pub sequences: &'a Rows,
     /// The columns that hold the sequence.
@@ -169,9 +173,15 @@ impl Fold<'_> {
 
     /// Continues `old`, a row of silver that is live or flagged, with events that come after it.
     ///
-    /// No truncate comes after it: silver knows all truncates, so the row would be deleted by it.
+    /// No truncate that silver knows comes after it: the row would be deleted by it.
     pub fn onto(&self, old: FoldedRow, events: &[u32], rows: &mut Vec<FoldedRow>) {
-        self.go_on(Some(old), events, &[], rows);
+        let new = &self.truncates[self.known_truncates..];
+        self.go_on(Some(old), events, new, rows);
+    }
+
+    /// Whether there are truncates that no row of silver has seen.
+    pub fn has_new_truncates(&self) -> bool {
+        self.known_truncates < self.truncates.len()
     }
 
     fn go_on(
@@ -185,13 +195,15 @@ impl Fold<'_> {
             while let Some((&truncate, later)) = truncates.split_first()
                 && self.is_not_after(truncate, event)
             {
-                state = self.truncated(state, truncate);
+                if !self.snapshots || !self.is_equal(truncate, event) {
+                    state = self.truncated(state, truncate, rows);
+                }
                 truncates = later;
             }
             state = self.step(state, event, rows);
         }
         for &truncate in truncates {
-            state = self.truncated(state, truncate);
+            state = self.truncated(state, truncate, rows);
         }
         rows.extend(state);
     }
@@ -251,8 +263,22 @@ impl Fold<'_> {
     }
 
     /// A truncate deletes what an event below it made; its own values are of no key.
-    fn truncated(&self, state: Option<FoldedRow>, truncate: u32) -> Option<FoldedRow> {
-        let state = state.filter(|_| self.shape == Shape::Flagged)?;
+    fn truncated(
+        &self,
+        state: Option<FoldedRow>,
+        truncate: u32,
+        rows: &mut Vec<FoldedRow>,
+    ) -> Option<FoldedRow> {
+        let state = state?;
+        match self.shape {
+            Shape::Flagged if self.snapshots && state.deleted => return Some(state),
+            Shape::Flagged => {}
+            Shape::Bare => return None,
+            Shape::History => {
+                self.end(state, truncate, rows);
+                return None;
+            }
+        }
         let source = |column| match self.sequence_columns.contains(&column) {
             true => truncate,
             false => state.source(column).unwrap_or(NOTHING),
@@ -347,6 +373,8 @@ pub(super) mod fixture {
                 not_sent: &[None, None],
             },
             truncates: &[],
+            known_truncates: 0,
+            snapshots: false,
             sequences,
             sequence_columns: &[],
             tracked: &[0],

@@ -187,7 +187,7 @@ impl Merge<'_> {
     }
 
     /// The sequence of each event, and the start of each old version behind them.
-    fn spans(&self, old_rows: &RecordBatch) -> Result<ArrayRef> {
+    pub(super) fn spans(&self, old_rows: &RecordBatch) -> Result<ArrayRef> {
         let events = self.plan.spans(&self.pool.columns)?;
         match old_rows.column_by_name(START_AT) {
             Some(starts) if !starts.is_empty() => Ok(concat(&[events.as_ref(), starts.as_ref()])?),

@@ -168,7 +168,10 @@ impl Merge<'_> {
                 return false;
             };
             let newest = self.pool.events(*group).last().expect("a group has events");
-            partial || hit.deleted || self.standing(*newest, located, hit) != Standing::Below
+            partial
+                || hit.deleted
+                || self.truncates.has_new()
+                || self.standing(*newest, located, hit) != Standing::Below
         };
         self.read_groups(
             located,

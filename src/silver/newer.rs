@@ -9,8 +9,27 @@ use crate::error::Result;
 use crate::parallel::in_parallel;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{Comparators, EventPool, gather};
+use crate::silver::truncates::Truncates;
 use arrow::array::{ArrayRef, UInt32Array};
 use std::collections::{HashMap, HashSet};
+
+/// Whether the new of `truncates` come after every event of bronze outside of `fresh`, as the statistics of its files tell.
+pub(super) fn comes_last(
+    bronze: &Table,
+    plan: &SilverPlan,
+    truncates: &Truncates,
+    fresh: &HashSet<&str>,
+) -> bool {
+    if !truncates.has_new() {
+        return true;
+    }
+    let name = plan.columns[plan.sequence[0]].name();
+    let from = ColumnRange::from(name, truncates.first_new().as_ref());
+    let ranges: Vec<ColumnRange> = from.into_iter().collect();
+    let is_fresh = |file: &&DataFile| fresh.contains(file.path.as_str());
+    // Without a range every file may reach so far.
+    bronze.candidates(&ranges).iter().all(is_fresh)
+}
 
 /// For each group of `pool`, whether a file of bronze outside of `fresh` may hold an event of its key whose sequence is
 /// not below the first of the group. Only `groups` are looked for.

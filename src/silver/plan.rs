@@ -22,6 +22,8 @@ pub struct SilverPlan {
     pub columns: Vec<FieldRef>,
     /// Which rows of a key silver has.
     pub shape: Shape,
+    /// Each sequence is a snapshot: a key without an event at it is deleted.
+    pub snapshots: bool,
     /// How many of `columns` silver has: under SCD type 2 a sequence column only if it is chosen. The others come last.
     stored: usize,
     /// Where the columns stand in `columns` whose change opens a new version.
@@ -97,6 +99,7 @@ impl SilverPlan {
             keys,
             sequence,
             shape: shape(settings),
+            snapshots: settings.snapshots,
             stored,
             tracked,
             columns_to_update: settings.columns_to_update.clone(),
@@ -187,6 +190,11 @@ impl SilverPlan {
                 .chain(new)
                 .collect::<Vec<_>>(),
         ))
+    }
+
+    /// Whether something can delete keys that it does not name.
+    pub fn has_truncates(&self) -> bool {
+        self.snapshots || self.rules.has_truncates()
     }
 
     /// How many of [`SilverPlan::columns`] silver has; they come first.

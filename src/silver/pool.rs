@@ -84,6 +84,8 @@ pub struct EventPool {
     pub file_rows: Vec<i64>,
     /// The truncates, in the order of their sequences.
     pub truncates: Vec<u32>,
+    /// So many of the first ones are in the rows of silver already.
+    known_truncates: usize,
     /// For each column, where an event says that it does not carry it.
     not_carried: Option<Vec<BooleanArray>>,
     /// Events by (key, sequence, file, row).
@@ -142,6 +144,7 @@ impl EventPool {
             files,
             file_rows,
             truncates: (events..kinds.len() as u32).collect(),
+            known_truncates: truncates.known(),
             not_carried,
             columns,
             kinds,
@@ -194,6 +197,8 @@ impl EventPool {
                 not_sent,
             },
             truncates: &self.truncates,
+            known_truncates: self.known_truncates,
+            snapshots: plan.snapshots,
             sequences: &self.sequences,
             sequence_columns: &plan.sequence,
             tracked: &plan.tracked,

@@ -87,11 +87,12 @@ pub fn decide(
         EventKind::Delete => fold.shape == Shape::Bare,
         EventKind::Truncate | EventKind::Skip | EventKind::Unknown => false,
     };
-    let late_matters = below > 0 && (old.deleted || !fold.values.whole_rows());
+    let late_matters =
+        below > 0 && (old.deleted || !fold.values.whole_rows() || fold.has_new_truncates());
     if !above.iter().any(overwrites) && (late_matters || differing > 0) {
         return Decision::Refold;
     }
-    if above.is_empty() {
+    if above.is_empty() && !fold.has_new_truncates() {
         return Decision::Keep;
     }
     let row = old.row.expect("BUG: a row with newer events was not read");

@@ -1,5 +1,7 @@
 //! The truncates of a pipeline: sequences at which every key that has an event below is deleted.
 //!
+//! A snapshot is a truncate that spares the keys which it has: where the source is snapshots, each sequence is one.
+//!
 //! They are few and matter for ever, since an event below may come late. Silver keeps them in a table property, so that
 //! an apply need not look for them in bronze; each commit that learns of one writes it there.
 
@@ -20,10 +22,18 @@ use std::sync::Arc;
 pub(super) const PROPERTY: &str = "landfall.truncates";
 
 /// Sequences of truncates, ascending, each once.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Truncates {
     /// The sequence columns.
     sequences: RecordBatch,
+    /// So many of the first ones are in the rows of silver already.
+    known: usize,
+}
+
+impl PartialEq for Truncates {
+    fn eq(&self, other: &Truncates) -> bool {
+        self.sequences == other.sequences
+    }
 }
 
 impl Truncates {
@@ -31,7 +41,31 @@ impl Truncates {
     pub fn none(plan: &SilverPlan) -> Truncates {
         Truncates {
             sequences: RecordBatch::new_empty(schema(plan)),
+            known: 0,
         }
+    }
+
+    /// These, of which silver knows `known`. `None` where the new ones do not all come after those.
+    pub fn after(mut self, known: &Truncates) -> Option<Truncates> {
+        let count = known.len();
+        let begins_alike = count <= self.len() && self.sequences.slice(0, count) == known.sequences;
+        self.known = count;
+        begins_alike.then_some(self)
+    }
+
+    /// How many of the first ones are in the rows of silver already.
+    pub fn known(&self) -> usize {
+        self.known
+    }
+
+    /// Whether there are others.
+    pub fn has_new(&self) -> bool {
+        self.known < self.len()
+    }
+
+    /// The most significant sequence column of the first new one.
+    pub fn first_new(&self) -> ArrayRef {
+        self.sequences.column(0).slice(self.known, 1)
     }
 
     /// How many.
@@ -51,18 +85,23 @@ impl Truncates {
         rows_schema: &SchemaRef,
         rows: impl IntoIterator<Item = &'a RecordBatch>,
     ) -> Result<Truncates> {
-        if !plan.rules.has_truncates() {
+        if !plan.has_truncates() {
             return Ok(Truncates::none(plan));
         }
         let classifier = EventClassifier::new(&plan.rules, rows_schema)?;
         let mut found = Vec::new();
         for rows in rows {
-            let kinds = classifier.classify(rows)?;
             let columns = plan.sequence_columns(rows);
-            let is_one = |row: usize| {
-                kinds[row] == EventKind::Truncate
-                    && columns.iter().all(|column| column.is_valid(row))
+            let is_valid = |row: usize| columns.iter().all(|column| column.is_valid(row));
+            let is_one: Box<dyn Fn(usize) -> bool> = if plan.snapshots {
+                let sequences = comparators.sequence.rows(&columns)?;
+                // The rows of a snapshot stand together, so most are like the one before.
+                Box::new(move |row| row == 0 || sequences.row(row) != sequences.row(row - 1))
+            } else {
+                let kinds = classifier.classify(rows)?;
+                Box::new(move |row| kinds[row] == EventKind::Truncate)
             };
+            let is_one = |row: usize| is_valid(row) && is_one(row);
             let taken: BooleanArray = (0..rows.num_rows()).map(|row| Some(is_one(row))).collect();
             if taken.true_count() > 0 {
                 let sequences = RecordBatch::try_new(schema(plan), columns)?;
@@ -79,7 +118,7 @@ impl Truncates {
         comparators: &Comparators,
     ) -> Result<Truncates> {
         let mut all = Truncates::none(plan);
-        if !plan.rules.has_truncates() {
+        if !plan.has_truncates() {
             return Ok(all);
         }
         let rows_schema = event_schema(bronze);
@@ -167,7 +206,10 @@ impl Truncates {
         });
         order.dedup_by(|left, right| rows.row(*left as usize) == rows.row(*right as usize));
         let sequences = take_record_batch(&all, &UInt32Array::from(order))?;
-        Ok(Truncates { sequences })
+        Ok(Truncates {
+            known: sequences.num_rows(),
+            sequences,
+        })
     }
 }
 
