@@ -26,6 +26,8 @@ impl fmt::Display for Version {
 pub const RESCUED_DATA: &str = "_rescued_data";
 /// The columns that the record carried, as a JSON array, where a column that it does not carry is to keep its value.
 pub const PRESENT_COLUMNS: &str = "_present_columns";
+/// The version of the snapshot that the file is, told by its name.
+pub const SNAPSHOT_VERSION: &str = "_snapshot_version";
 /// The file of a row, relative to the landing folder.
 pub const FILE_PATH: &str = "_file_path";
 /// The number of a record in its file, from 1.
@@ -133,11 +135,15 @@ pub enum ParkReason {
     Vanished,
     /// Unpacked it is larger than the limit.
     TooLarge,
+    /// A snapshot, and a newer one is loaded.
+    LateSnapshot,
+    /// A snapshot whose name tells no version.
+    NoSnapshotVersion,
 }
 
 impl ParkReason {
     /// Every reason, for parsing and for the docs.
-    pub const ALL: [ParkReason; 10] = [
+    pub const ALL: [ParkReason; 12] = [
         ParkReason::ChangedAfterLoad,
         ParkReason::Unreadable,
         ParkReason::TruncatedStream,
@@ -148,6 +154,8 @@ impl ParkReason {
         ParkReason::NewColumns,
         ParkReason::Vanished,
         ParkReason::TooLarge,
+        ParkReason::LateSnapshot,
+        ParkReason::NoSnapshotVersion,
     ];
 
     /// The word in the checkpoint.
@@ -163,6 +171,8 @@ impl ParkReason {
             ParkReason::NewColumns => "new_columns",
             ParkReason::Vanished => "vanished",
             ParkReason::TooLarge => "too_large",
+            ParkReason::LateSnapshot => "late_snapshot",
+            ParkReason::NoSnapshotVersion => "no_snapshot_version",
         }
     }
 }

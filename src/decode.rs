@@ -25,9 +25,9 @@ mod value;
 pub use crate::schema::{NewColumn, widen};
 pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
 
-use crate::change::{FileFault, Reject};
+use crate::change::{FileFault, ParkReason, Reject};
 use crate::schema::TableSchema;
-use crate::settings::SourceSettings;
+use crate::settings::{SnapshotVersion, SourceSettings};
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use bytes::Bytes;
@@ -77,6 +77,11 @@ pub fn decode(
     schema: &TableSchema,
     settings: &SourceSettings,
 ) -> Result<Decoded, FileFault> {
+    let is_by_name = settings.snapshot_version == SnapshotVersion::FileName;
+    if is_by_name && rows::snapshot_version(path).is_none() {
+        let detail = format!("the name {path} has no number that could be the snapshot's version");
+        return Err(FileFault::new(ParkReason::NoSnapshotVersion, detail));
+    }
     let (format, bytes) = format::open(path, bytes, settings)?;
     let decoded = match format {
         FileFormat::Json => {

@@ -13,7 +13,9 @@ use crate::events::{EventClassifier, EventKind, find_column};
 use crate::landing::{ReadFault, ReadFile, read};
 use crate::parallel::in_parallel;
 use crate::schema::{TableSchema, merge_new_columns};
-use crate::settings::{OnBadRecord, PipelineSettings, SchemaEvolutionMode, SourceSettings};
+use crate::settings::{
+    OnBadRecord, PipelineSettings, SchemaEvolutionMode, SnapshotVersion, SourceSettings,
+};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema};
@@ -51,6 +53,8 @@ pub struct LoadContext<'a> {
     pub known_content: &'a dyn Fn(&str) -> Result<Option<String>>,
     /// There are neither a table nor hints: the columns of the first files make it, whatever the mode of evolution.
     pub is_first: bool,
+    /// Why the rows of a file are of a snapshot that is older than one that silver has, if they are.
+    pub late_snapshot: &'a dyn Fn(&RecordBatch) -> Result<Option<String>>,
     /// How often the file was tried.
     pub attempts: &'a dyn Fn(&str) -> Result<u32>,
     /// Microseconds since the epoch.
@@ -100,7 +104,13 @@ pub fn load(
                 fault,
                 next_try_at: None,
             },
-            (Ok(_), Some(Ok(decoded)), None) => loaded.admit(file, decoded, &admission, source)?,
+            (Ok(_), Some(Ok(decoded)), None) => match late(file, &decoded, context)? {
+                Some(fault) => OutcomeKind::Parked {
+                    fault,
+                    next_try_at: None,
+                },
+                None => loaded.admit(file, decoded, &admission, source)?,
+            },
             (Ok(_), None, None) => {
                 return Err(Error::bug(format!(
                     "landing file {} was not decoded",
@@ -115,6 +125,19 @@ pub fn load(
         });
     }
     Ok(loaded)
+}
+
+/// A snapshot that comes late says nothing about now; one that takes its own place again is not late.
+fn late(
+    file: &PlannedFile,
+    decoded: &Decoded,
+    context: &LoadContext<'_>,
+) -> Result<Option<FileFault>> {
+    if context.settings.source.snapshot_version == SnapshotVersion::None || file.replaces {
+        return Ok(None);
+    }
+    let late = (context.late_snapshot)(&decoded.rows)?;
+    Ok(late.map(|detail| FileFault::new(ParkReason::LateSnapshot, detail)))
 }
 
 impl LoadedBatch {

@@ -12,6 +12,7 @@ use crate::loader::filter_of;
 use crate::protocol::{with_hints, with_own_columns};
 use crate::schema::{TableSchema, ddl_type};
 use crate::settings::{AllowOverwrites, PipelineSettings};
+use crate::silver::SilverTable;
 use crate::silver::distinct_keys;
 use std::collections::{BTreeMap, HashSet};
 
@@ -73,6 +74,11 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
     };
     let mut keys: HashSet<Box<[u8]>> = HashSet::new();
     let mut contents = loaded_contents(&known);
+    let silver = match &settings.silver {
+        // Looked at only: what its transactions are called does not matter.
+        Some(silver) => Some(SilverTable::open_unchecked(silver, None, "").await?),
+        None => None,
+    };
     let mut rest = waiting.as_slice();
     while !rest.is_empty() {
         let (files, after) = rest.split_at(cut(rest, limits));
@@ -85,6 +91,10 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
             settings,
             known_content: &|hash| Ok(contents.get(hash).cloned()),
             attempts: &|_| Ok(0),
+            late_snapshot: &|rows| match &silver {
+                Some(silver) => silver.late_snapshot(rows),
+                None => Ok(None),
+            },
             is_first: is_first && preview.files.is_empty(),
             now,
         };

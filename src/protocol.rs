@@ -17,7 +17,7 @@
 use crate::agreement::repair_tables;
 use crate::batch::MicroBatch;
 use crate::bronze::BronzeTable;
-use crate::change::{BatchId, FileFault, Version};
+use crate::change::{BatchId, FileFault, PRESENT_COLUMNS, SNAPSHOT_VERSION, Version};
 use crate::checkpoint::{CheckpointStore, FileOutcome, Lock, OutcomeKind};
 use crate::clock::Clock;
 use crate::crash::{CrashPoint, CrashSwitch};
@@ -27,8 +27,9 @@ use crate::events::check_rules;
 use crate::load::{LoadContext, LoadedBatch, load};
 use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
-use crate::settings::{AbsentColumns, KeyIndexMode, PipelineSettings};
+use crate::settings::{AbsentColumns, KeyIndexMode, PipelineSettings, SnapshotVersion};
 use crate::silver::{ApplyCounters, SilverTable};
+use arrow::datatypes::DataType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -253,6 +254,10 @@ impl Pipeline {
             settings: &self.settings,
             known_content: &|hash| checkpoint.known_content(hash),
             attempts: &attempts,
+            late_snapshot: &|rows| match &self.silver {
+                Some(silver) => silver.late_snapshot(rows),
+                None => Ok(None),
+            },
             is_first: self.bronze.is_none() && self.hints.columns.fields().is_empty(),
             now: self.clock.now(),
         };
@@ -485,9 +490,13 @@ fn key_columns(settings: &PipelineSettings) -> &[String] {
 
 /// The columns that the loader fills by the settings, beside those of every bronze.
 pub(crate) fn with_own_columns(schema: TableSchema, settings: &PipelineSettings) -> TableSchema {
-    match settings.source.absent_columns {
+    let schema = match settings.source.absent_columns {
         AbsentColumns::Null => schema,
-        AbsentColumns::Keep => schema.with_present_columns(),
+        AbsentColumns::Keep => schema.with_own_column(PRESENT_COLUMNS, DataType::Utf8),
+    };
+    match settings.source.snapshot_version {
+        SnapshotVersion::FileName => schema.with_own_column(SNAPSHOT_VERSION, DataType::Int64),
+        SnapshotVersion::None | SnapshotVersion::Column => schema,
     }
 }
 

@@ -9,6 +9,7 @@ pub use ddl::{ddl_name, ddl_type, parse_ddl};
 
 use crate::change::{
     BATCH_ID, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, PRESENT_COLUMNS, RESCUED_DATA,
+    SNAPSHOT_VERSION,
 };
 use crate::error::{Error, Result};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
@@ -22,7 +23,8 @@ pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 pub const DECIMAL_PRECISION_MAX: u8 = 38;
 
 /// Names that the loader or Delta's change data feed adds; no source column may have them.
-const RESERVED_NAMES: [&str; 10] = [
+const RESERVED_NAMES: [&str; 11] = [
+    SNAPSHOT_VERSION,
     RESCUED_DATA,
     PRESENT_COLUMNS,
     FILE_PATH,
@@ -103,12 +105,11 @@ impl TableSchema {
         }
     }
 
-    /// This schema with the column that says which columns a record carried.
-    pub fn with_present_columns(&self) -> TableSchema {
+    /// This schema with a column that the loader fills.
+    pub fn with_own_column(&self, name: &str, data_type: DataType) -> TableSchema {
         let mut fields = self.columns.fields().to_vec();
-        if self.columns.field_with_name(PRESENT_COLUMNS).is_err() {
-            let field = Field::new(PRESENT_COLUMNS, DataType::Utf8, true);
-            fields.push(Arc::new(field));
+        if self.columns.field_with_name(name).is_err() {
+            fields.push(Arc::new(Field::new(name, data_type, true)));
         }
         TableSchema {
             columns: Arc::new(Schema::new(fields)),

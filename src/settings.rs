@@ -56,6 +56,8 @@ pub struct SourceSettings {
     pub schema_hints: String,
     /// Columns without a hint get a type from their values; otherwise STRING.
     pub infer_column_types: bool,
+    /// The files are snapshots, and what tells the version of each.
+    pub snapshot_version: SnapshotVersion,
     /// What a column that the table does not have means.
     pub schema_evolution_mode: SchemaEvolutionMode,
     /// What a record that cannot be read means.
@@ -380,6 +382,17 @@ pub enum AbsentColumns {
     Null,
     /// Absent keeps the value so far.
     Keep,
+}
+
+/// `snapshot_version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotVersion {
+    /// The files are changes, not snapshots.
+    None,
+    /// The columns of `sequence_by`.
+    Column,
+    /// The last number of the file's name.
+    FileName,
 }
 
 /// `deletes`.

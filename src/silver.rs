@@ -367,6 +367,17 @@ impl SilverTable {
         Ok((draft, counters))
     }
 
+    /// Why rows of bronze, among which each sequence is a snapshot, come after a newer one that silver has; `None` if not.
+    pub fn late_snapshot(&self, rows: &RecordBatch) -> Result<Option<String>> {
+        let Some(plan) = self.plan(&rows.schema())?.filter(|plan| plan.snapshots) else {
+            return Ok(None);
+        };
+        let comparators = Comparators::new(&plan)?;
+        let known = self.known_truncates(&plan, &comparators)?;
+        let own = Truncates::among(&plan, &comparators, &rows.schema(), [rows])?;
+        own.first_before(&known, &comparators)
+    }
+
     /// The truncates that silver was made with.
     fn known_truncates(&self, plan: &SilverPlan, comparators: &Comparators) -> Result<Truncates> {
         let table = self.table.as_ref();

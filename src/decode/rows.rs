@@ -9,9 +9,12 @@ use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{Decoded, RowPosition};
 use crate::change::{
     FILE_PATH, FileFault, PRESENT_COLUMNS, ParkReason, RESCUED_DATA, Reject, RejectReason,
+    SNAPSHOT_VERSION,
 };
 use crate::schema::{Lookup, NewColumn, TableSchema, check_column_name, ddl_type, widen};
-use crate::settings::{AbsentColumns, OnTypeMismatch, SchemaEvolutionMode, SourceSettings};
+use crate::settings::{
+    AbsentColumns, OnTypeMismatch, SchemaEvolutionMode, SnapshotVersion, SourceSettings,
+};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
@@ -78,6 +81,8 @@ pub(super) struct Rows<'a> {
     leftovers: Vec<(String, String)>,
     arriving: Vec<(usize, DataType)>,
     presence: Option<Presence<'a>>,
+    /// The column for the snapshot's version, and the version.
+    snapshot: Option<(usize, i64)>,
 }
 
 /// Which columns the records carry, where that is kept.
@@ -126,6 +131,7 @@ impl<'a> Rows<'a> {
             leftovers: Vec::new(),
             arriving: Vec::new(),
             presence: Presence::of(schema, settings.absent_columns),
+            snapshot: snapshot_of(path, schema, settings),
         }
     }
 
@@ -133,8 +139,9 @@ impl<'a> Rows<'a> {
     pub(super) fn index_of(&self, name: &str) -> Option<usize> {
         let index = self.indices.get(name).copied()?;
         // A source cannot fill the loader's own column.
-        let is_own = self.presence.as_ref().is_some_and(|own| own.index == index);
-        (!is_own).then_some(index)
+        let is_present = self.presence.as_ref().is_some_and(|own| own.index == index);
+        let is_version = self.snapshot.is_some_and(|(own, _)| own == index);
+        (!is_present && !is_version).then_some(index)
     }
 
     /// The name of a column.
@@ -244,6 +251,9 @@ impl<'a> Rows<'a> {
         let position = self.position(place);
         if let Some(presence) = &mut self.presence {
             self.slots[presence.index] = Cell::Text(presence.take(self.schema));
+        }
+        if let Some((index, version)) = self.snapshot {
+            self.slots[index] = Cell::Int(version);
         }
         for (column, slot) in self.columns.iter_mut().zip(&mut self.slots) {
             column.push(std::mem::replace(slot, Cell::Null));
@@ -402,6 +412,37 @@ impl<'a> Presence<'a> {
         self.known.clear();
         self.unknown.clear();
     }
+}
+
+fn snapshot_of(
+    path: &str,
+    schema: &TableSchema,
+    settings: &SourceSettings,
+) -> Option<(usize, i64)> {
+    if settings.snapshot_version != SnapshotVersion::FileName {
+        return None;
+    }
+    let index = schema.columns.index_of(SNAPSHOT_VERSION).ok()?;
+    Some((index, snapshot_version(path)?))
+}
+
+/// The version of a snapshot by the name of its file: the last number before the first dot, or the last date or time, whose
+/// digits count as one number.
+pub(super) fn snapshot_version(path: &str) -> Option<i64> {
+    let name = path.rsplit('/').next()?;
+    let stem = name.split('.').next()?;
+    let is_part = |byte: &u8| byte.is_ascii_digit() || b"-_:T".contains(byte);
+    let end = stem.bytes().rposition(|byte| byte.is_ascii_digit())? + 1;
+    let length = stem.as_bytes()[..end]
+        .iter()
+        .rev()
+        .take_while(|byte| is_part(byte))
+        .count();
+    let digits: String = stem[end - length..end]
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
+    digits.parse().ok()
 }
 
 /// The type of a new column; where no value told one, STRING keeps them.

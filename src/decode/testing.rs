@@ -36,6 +36,7 @@ pub(super) fn settings(format: Format) -> SourceSettings {
         settle: Duration::ZERO,
         clean_source: CleanSource::Off,
         absent_columns: AbsentColumns::Null,
+        snapshot_version: SnapshotVersion::None,
         unavailable_value: None,
         csv: CsvSettings::default(),
         json: JsonSettings::default(),

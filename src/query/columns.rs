@@ -225,6 +225,7 @@ async fn first_files(table: &DeltaTable, columns: &[&str]) -> Result<HashMap<Str
 const ADDED: &[&str] = &[
     change::RESCUED_DATA,
     change::PRESENT_COLUMNS,
+    change::SNAPSHOT_VERSION,
     change::FILE_PATH,
     change::FILE_ROW,
     change::FILE_MODIFIED_AT,

@@ -5,7 +5,7 @@
 use super::reader::Reader;
 use super::value;
 use super::*;
-use crate::change::PRESENT_COLUMNS;
+use crate::change::{PRESENT_COLUMNS, SNAPSHOT_VERSION};
 
 const MAX_FILES_PER_TRIGGER: usize = 1000;
 const MAX_BYTES_PER_TRIGGER: u64 = 1 << 30;
@@ -28,7 +28,10 @@ pub(super) fn pipeline(reader: &mut Reader<'_>) -> Option<PipelineSettings> {
     let source = source(reader);
     let bronze = bronze(reader);
     let wants_silver = reader.has_table("silver");
-    let mut silver = silver(reader);
+    let snapshots = source
+        .as_ref()
+        .map_or(SnapshotVersion::None, |source| source.snapshot_version);
+    let mut silver = silver(reader, snapshots);
     if let (Some(silver), Some(source)) = (&mut silver, &source) {
         presence(reader, source, silver);
     }
@@ -155,6 +158,15 @@ fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
             "source.absent_columns",
             &[("null", AbsentColumns::Null), ("keep", AbsentColumns::Keep)],
             AbsentColumns::Null,
+        ),
+        snapshot_version: reader.choice(
+            "source.snapshot_version",
+            &[
+                ("none", SnapshotVersion::None),
+                ("column", SnapshotVersion::Column),
+                ("file_name", SnapshotVersion::FileName),
+            ],
+            SnapshotVersion::None,
         ),
         unavailable_value: reader
             .text("source.unavailable_value")
@@ -287,19 +299,24 @@ fn bronze(reader: &mut Reader<'_>) -> Option<BronzeSettings> {
     })
 }
 
-fn silver(reader: &mut Reader<'_>) -> Option<SilverSettings> {
+fn silver(reader: &mut Reader<'_>, snapshots: SnapshotVersion) -> Option<SilverSettings> {
     if !reader.has_table("silver") {
         return None;
     }
     let path = required_path(reader, "silver.path");
     let keys = required_list(reader, "silver.keys");
-    let sequence_by = required_list(reader, "silver.sequence_by");
+    let sequence_by = match snapshots {
+        SnapshotVersion::None | SnapshotVersion::Column => {
+            required_list(reader, "silver.sequence_by")
+        }
+        SnapshotVersion::FileName => vec![SNAPSHOT_VERSION.to_string()],
+    };
     let settings = SilverSettings {
         path: path.clone().unwrap_or_default(),
         keys: keys.clone(),
         sequence_by: sequence_by.clone(),
         events: events(reader),
-        snapshots: false,
+        snapshots: snapshots != SnapshotVersion::None,
         columns: columns(reader),
         ignore_null_updates: ignore_null_updates(reader),
         columns_to_update: reader

@@ -127,6 +127,11 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "What a column that a record does not carry means: null, or keep the value so far [default: null]",
     ),
     key(
+        "source.snapshot_version",
+        "snapshot-version",
+        "Files are whole tables; their version: none, column or file_name [default: none]",
+    ),
+    key(
         "source.unavailable_value",
         "unavailable-value",
         "Text that means: value not sent, keep the stored one",

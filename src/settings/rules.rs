@@ -13,6 +13,7 @@ use std::path::Path;
 const RESERVED: &[&str] = &[
     change::RESCUED_DATA,
     change::PRESENT_COLUMNS,
+    change::SNAPSHOT_VERSION,
     change::FILE_PATH,
     change::FILE_ROW,
     change::FILE_MODIFIED_AT,
@@ -35,9 +36,38 @@ pub(super) fn check_pipeline(reader: &mut Reader<'_>, pipeline: &PipelineSetting
             reader.refuse(&format!("silver.{key}"), error.to_string());
         }
         history(reader, silver);
+        snapshots(reader, silver, pipeline.source.snapshot_version);
     }
     places(reader, pipeline);
     maintenance(reader, &pipeline.maintenance);
+}
+
+/// A snapshot has every key and every column as it is, so nothing of a change goes with it.
+fn snapshots(reader: &mut Reader<'_>, silver: &SilverSettings, version: SnapshotVersion) {
+    if !silver.snapshots {
+        return;
+    }
+    let mut keys = vec![
+        "source.absent_columns",
+        "silver.apply_as_deletes",
+        "silver.apply_as_truncates",
+        "silver.columns_to_update",
+        "silver.operations.column",
+        "silver.ignore_null_updates",
+    ];
+    if version == SnapshotVersion::FileName {
+        keys.push("silver.sequence_by");
+    }
+    for key in keys {
+        let is_off = match key {
+            "source.absent_columns" => reader.list(key) == ["null"],
+            "silver.ignore_null_updates" => silver.ignore_null_updates == IgnoreNullUpdates::Never,
+            _ => reader.list(key).iter().all(String::is_empty),
+        };
+        if reader.has(key) && !is_off {
+            refuse_both(reader, key, "source.snapshot_version");
+        }
+    }
 }
 
 /// What goes with one SCD type only.

@@ -55,6 +55,9 @@ impl SilverTable {
                 )
             }
         };
+        if settings.snapshots {
+            words.insert("snapshot_version", "\"column\" or \"file_name\"".into());
+        }
         // A setting that came later stands only where it is given, so that a silver made before it still fits.
         match settings.columns_to_update.as_deref() {
             Some(PRESENT_COLUMNS) => words.insert("absent_columns", "\"keep\"".into()),

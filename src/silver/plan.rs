@@ -2,7 +2,7 @@
 
 use crate::change::{
     BATCH_ID, DELETED, END_AT, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, PRESENT_COLUMNS,
-    RESCUED_DATA, START_AT,
+    RESCUED_DATA, SNAPSHOT_VERSION, START_AT,
 };
 use crate::error::{Error, Result};
 use crate::events::find_column;
@@ -267,7 +267,7 @@ fn is_own(name: &str) -> bool {
 fn is_chosen(settings: &SilverSettings, name: &str) -> bool {
     let lists_columns = settings.columns_to_update.as_ref();
     let lists = lists_columns.is_some_and(|list| list.eq_ignore_ascii_case(name));
-    if is_own(name) || lists || name == PRESENT_COLUMNS {
+    if is_own(name) || lists || [PRESENT_COLUMNS, SNAPSHOT_VERSION].contains(&name) {
         return false;
     }
     match &settings.columns {

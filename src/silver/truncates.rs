@@ -15,6 +15,7 @@ use crate::silver::refold::event_schema;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::{concat, concat_batches, filter_record_batch, take_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -51,6 +52,28 @@ impl Truncates {
         let begins_alike = count <= self.len() && self.sequences.slice(0, count) == known.sequences;
         self.known = count;
         begins_alike.then_some(self)
+    }
+
+    /// That the first of these comes before the last of `known`, in words.
+    pub fn first_before(
+        &self,
+        known: &Truncates,
+        comparators: &Comparators,
+    ) -> Result<Option<String>> {
+        if self.is_empty() || known.is_empty() {
+            return Ok(None);
+        }
+        let first = self.sequences.slice(0, 1);
+        let last = known.sequences.slice(known.len() - 1, 1);
+        let rows = [&first, &last].map(|row| comparators.sequence.rows(row.columns()));
+        let [first_row, last_row] = rows;
+        if first_row?.row(0) >= last_row?.row(0) {
+            return Ok(None);
+        }
+        let (first, last) = (shown(&first)?, shown(&last)?);
+        Ok(Some(format!(
+            "snapshot {first} comes after the newer snapshot {last} was loaded"
+        )))
     }
 
     /// How many of the first ones are in the rows of silver already.
@@ -211,6 +234,16 @@ impl Truncates {
             sequences,
         })
     }
+}
+
+fn shown(sequence: &RecordBatch) -> Result<String> {
+    let options = FormatOptions::default().with_null("NULL");
+    let text = |column: &ArrayRef| -> Result<String> {
+        let formatter = ArrayFormatter::try_new(column.as_ref(), &options)?;
+        Ok(formatter.value(0).to_string())
+    };
+    let texts = sequence.columns().iter().map(text);
+    Ok(texts.collect::<Result<Vec<_>>>()?.join(", "))
 }
 
 /// The sequence columns as they are named in bronze.
