@@ -5,6 +5,7 @@
 //! carries the bronze version in its application transaction, so applying a version twice is harmless. [`SilverTable::apply`]
 //! is the seam where another engine can stand.
 
+mod apply;
 mod carried;
 pub mod changes;
 mod compare;
@@ -18,6 +19,7 @@ mod merge;
 mod newer;
 pub mod plan;
 pub mod pool;
+mod rebuild;
 pub mod refold;
 pub mod scd1;
 mod sweep;
@@ -27,28 +29,19 @@ mod write;
 use crate::bronze::BronzeTable;
 use crate::change::{DELETED, Version};
 use crate::crash::{CrashPoint, CrashSwitch};
-use crate::delta::{AppTransaction, CommitOutcome, Table, TableSpec, VersionFiles};
+use crate::delta::{AppTransaction, CommitOutcome, Table, TableSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::in_parallel;
 use crate::settings::{ScdType, SilverSettings, WriteMode};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use changes::RowChanges;
 pub use compare::SilverDifferences;
-use compare::parts;
-use fold::Shape;
-use incoming::Incoming;
 use index::KeyIndex;
 use made_with::SETTINGS_PROPERTY;
-use merge::Merge;
 use plan::SilverPlan;
-use pool::{Comparators, EventPool};
-use scd1::Fates;
-use std::collections::{BTreeMap, HashSet};
+use pool::Comparators;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
-use truncates::Truncates;
-use write::Draft;
 
 /// How often a commit that lost against a foreign writer is computed again.
 const COMMIT_ATTEMPTS_MAX: u32 = 10;
@@ -219,256 +212,6 @@ impl SilverTable {
         Err(self.always_written())
     }
 
-    /// Applies version `version` of bronze, which brought `files` and is the next after [`SilverTable::applied_up_to`] that changed rows.
-    ///
-    /// If the process stops inside, silver holds the version whole or not at all; calling again is harmless.
-    pub async fn apply(
-        &mut self,
-        bronze: &BronzeTable,
-        version: Version,
-        files: &VersionFiles,
-        crash: &CrashSwitch,
-    ) -> Result<SilverCommit> {
-        let Some(plan) = self.plan(&bronze.table().schema())? else {
-            return Ok(self.nothing(version));
-        };
-        self.ensure_table(&plan).await?;
-        let comparators = Comparators::new(&plan)?;
-        self.refresh_index(&plan, None).await;
-        for attempt in 0..COMMIT_ATTEMPTS_MAX {
-            if self.applied_up_to() >= Some(version) {
-                return Ok(self.nothing(version));
-            }
-            let transaction = AppTransaction {
-                app_id: self.app_id.clone(),
-                version: version.0,
-            };
-            let incoming = Incoming::read(bronze.table(), files)?;
-            let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
-            let known = self.known_truncates(&plan, &comparators)?;
-            let all = incoming.truncates(bronze.table(), &plan, &comparators, &known)?;
-            let has_new = all != known;
-            let fresh: HashSet<&str> = files.added.iter().map(|add| add.path.as_str()).collect();
-            let in_order = all.clone().after(&known).filter(|truncates| {
-                !replaces && newer::comes_last(bronze.table(), &plan, truncates, &fresh)
-            });
-            let is_in_order = in_order.is_some();
-            let truncates = in_order.unwrap_or(all);
-            let parts = incoming.into_parts(&plan, &comparators)?;
-            let work = Work {
-                bronze: bronze.table(),
-                plan: &plan,
-                comparators: &comparators,
-                truncates: &truncates,
-                fresh,
-                replaces,
-            };
-            let mut draft = Draft::new(transaction, parts.len());
-            let mut counters = ApplyCounters::default();
-            if has_new && !is_in_order {
-                (draft, counters) = self.apply_all_keys(&work, draft, schema, parts).await?;
-            } else {
-                let mut seen = sweep::Keys::new();
-                if has_new {
-                    let files = self.table.as_ref().map_or(0, Table::file_count);
-                    draft = draft.in_parts(parts.len() + files);
-                }
-                for rows in parts {
-                    let pool = EventPool::new(&plan, &comparators, &schema, rows, &truncates)?;
-                    let (changes, counted) = self.compute(&work, &pool)?;
-                    counters.rows_left_out += pool.left_out;
-                    if has_new {
-                        seen.extend((0..pool.groups.len()).map(|group| pool.key(group).into()));
-                    }
-                    drop(pool);
-                    counters.add(&counted);
-                    draft
-                        .add(self.table.as_ref().ok_or_else(no_table)?, changes)
-                        .await?;
-                }
-                if has_new {
-                    self.sweep(&work, schema, seen, &mut draft, &mut counters)
-                        .await?;
-                }
-            }
-            if has_new {
-                draft.set_property(truncates::PROPERTY, truncates.to_text()?);
-            }
-            let mode = self.settings.write_mode;
-            let table = self.table.as_mut().ok_or_else(no_table)?;
-            let written = draft.commit(table, &counters, mode, crash).await?;
-            match written.outcome {
-                CommitOutcome::Committed(silver) => {
-                    self.refresh_index(&plan, written.fresh()).await;
-                    return Ok(SilverCommit {
-                        version: silver,
-                        bronze_version: version,
-                        counters,
-                    });
-                }
-                CommitOutcome::Conflict => table.reload().await?,
-            }
-            tokio::time::sleep(Duration::from_millis(20 << attempt.min(6))).await;
-        }
-        Err(self.always_written())
-    }
-
-    /// Brings new truncates, which come after all that silver has, to the keys without a new event.
-    async fn sweep(
-        &self,
-        work: &Work<'_>,
-        schema: SchemaRef,
-        seen: sweep::Keys,
-        draft: &mut Draft,
-        counters: &mut ApplyCounters,
-    ) -> Result<()> {
-        let table = self.table.as_ref().ok_or_else(no_table)?;
-        let none = vec![RecordBatch::new_empty(schema.clone())];
-        let pool = EventPool::new(work.plan, work.comparators, &schema, none, work.truncates)?;
-        let merge = self.merge(work, &pool)?;
-        for file in table.files() {
-            let changes = merge.sweep(file, &seen)?;
-            counters.add(&merge::counted(&changes, Fates::default()));
-            draft.add(table, changes).await?;
-        }
-        Ok(())
-    }
-
-    /// Applies events among which are truncates that do not come last: they reach every key, so all keys are folded.
-    async fn apply_all_keys(
-        &self,
-        work: &Work<'_>,
-        draft: Draft,
-        schema: SchemaRef,
-        parts_of_events: Vec<Vec<RecordBatch>>,
-    ) -> Result<(Draft, ApplyCounters)> {
-        let mut counters = ApplyCounters::default();
-        for rows in parts_of_events {
-            let pool = EventPool::new(work.plan, work.comparators, &schema, rows, work.truncates)?;
-            let (_, counted) = self.compute(work, &pool)?;
-            counters.rows_left_out += pool.left_out;
-            counters.add(&ApplyCounters {
-                rows_inserted: 0,
-                rows_updated: 0,
-                rows_deleted: 0,
-                ..counted
-            });
-        }
-        let table = self.table.as_ref().ok_or_else(no_table)?;
-        let target = self.target_schema(work.plan);
-        let parts = parts(work.bronze);
-        let mut draft = draft.in_parts(parts.len());
-        for part in parts {
-            let (changes, _) =
-                self.part_changes(work.bronze, work.plan, &target, &part, work.truncates)?;
-            counters.add(&merge::counted(&changes, Fates::default()));
-            draft.add(table, changes).await?;
-        }
-        Ok((draft, counters))
-    }
-
-    /// Why rows of bronze, among which each sequence is a snapshot, come after a newer one that silver has; `None` if not.
-    pub fn late_snapshot(&self, rows: &RecordBatch) -> Result<Option<String>> {
-        let Some(plan) = self.plan(&rows.schema())?.filter(|plan| plan.snapshots) else {
-            return Ok(None);
-        };
-        let comparators = Comparators::new(&plan)?;
-        let known = self.known_truncates(&plan, &comparators)?;
-        let own = Truncates::among(&plan, &comparators, &rows.schema(), [rows])?;
-        own.first_before(&known, &comparators)
-    }
-
-    /// The truncates that silver was made with.
-    fn known_truncates(&self, plan: &SilverPlan, comparators: &Comparators) -> Result<Truncates> {
-        let table = self.table.as_ref();
-        match table.and_then(|table| table.property(truncates::PROPERTY)) {
-            Some(text) if plan.has_truncates() => Truncates::of_text(plan, comparators, text),
-            Some(_) | None => Ok(Truncates::none(plan)),
-        }
-    }
-
-    /// Makes silver the fold of all events in bronze, in one commit: only rows that differ are written. After a change of
-    /// settings every row is.
-    ///
-    /// If the process stops inside, silver is as before.
-    pub async fn rebuild(
-        &mut self,
-        bronze: &BronzeTable,
-        crash: &CrashSwitch,
-    ) -> Result<SilverCommit> {
-        let version = bronze.table().version();
-        let Some(plan) = self.plan(&bronze.table().schema())? else {
-            return Ok(self.nothing(version));
-        };
-        self.ensure_table(&plan).await?;
-        let whole = self.check_settings().is_err() || self.lacks_files();
-        let schema = if whole {
-            plan.schema()
-        } else {
-            self.target_schema(&plan)
-        };
-        let comparators = Comparators::new(&plan)?;
-        let truncates = Truncates::in_bronze(bronze.table(), &plan, &comparators)?;
-        let mut changes = RowChanges::none(&schema);
-        let mut rows_left_out = 0;
-        for part in parts(bronze.table()) {
-            let (part, left_out) = if whole {
-                let folded = merge::folded_part(bronze.table(), &plan, &schema, &part, &truncates)?;
-                let new_rows = RowChanges {
-                    inserted: folded.rows,
-                    ..RowChanges::none(&schema)
-                };
-                (new_rows, folded.pool.left_out)
-            } else {
-                self.part_changes(bronze.table(), &plan, &schema, &part, &truncates)?
-            };
-            changes = changes.and(part)?;
-            rows_left_out += left_out;
-        }
-        let counters = ApplyCounters {
-            rows_left_out,
-            ..merge::counted(&changes, Fates::default())
-        };
-        let transaction = AppTransaction {
-            app_id: self.app_id.clone(),
-            version: version.0,
-        };
-        let mut properties =
-            BTreeMap::from([(SETTINGS_PROPERTY.to_string(), self.settings_text())]);
-        if truncates != self.known_truncates(&plan, &comparators)? {
-            properties.insert(truncates::PROPERTY.to_string(), truncates.to_text()?);
-        }
-        let mode = self.settings.write_mode;
-        let table = self.table.as_mut().ok_or_else(no_table)?;
-        let outcome = if whole {
-            write::replace(table, changes, &counters, transaction, properties, crash).await?
-        } else {
-            let mut draft = Draft::new(transaction, 1);
-            for (name, value) in &properties {
-                if table.property(name) != Some(value.as_str()) {
-                    draft.set_property(name, value.clone());
-                }
-            }
-            draft.add(table, changes).await?;
-            draft.commit(table, &counters, mode, crash).await?.outcome
-        };
-        match outcome {
-            CommitOutcome::Committed(silver) => Ok(SilverCommit {
-                version: silver,
-                bronze_version: version,
-                counters,
-            }),
-            CommitOutcome::Conflict => {
-                table.reload().await?;
-                Err(Error::new(
-                    ErrorKind::Conflict,
-                    "silver was written by others during the rebuild",
-                )
-                .hint("run it again"))
-            }
-        }
-    }
-
     /// Makes the key index anew where one is kept, none fits, and silver has at least `rows_min` rows. `true` if it did.
     ///
     /// If the process stops inside, there is no index, and nothing else is touched.
@@ -534,6 +277,13 @@ impl SilverTable {
         Error::new(ErrorKind::Conflict, message).hint("stop the other writer, then run again")
     }
 
+    fn transaction(&self, version: Version) -> AppTransaction {
+        AppTransaction {
+            app_id: self.app_id.clone(),
+            version: version.0,
+        }
+    }
+
     fn nothing(&self, bronze_version: Version) -> SilverCommit {
         let version = self.table.as_ref().map_or(Version(-1), Table::version);
         SilverCommit {
@@ -564,45 +314,6 @@ impl SilverTable {
             .as_ref()
             .map_or_else(|| plan.schema(), |table| plan.evolved(&table.schema()))
     }
-
-    fn compute(&self, work: &Work<'_>, pool: &EventPool) -> Result<(RowChanges, ApplyCounters)> {
-        let merge = self.merge(work, pool)?;
-        match (work.plan.shape, work.replaces) {
-            (Shape::Flagged | Shape::Bare, false) => merge.decide_all(),
-            (Shape::Flagged | Shape::Bare, true) => merge.refold_all(),
-            (Shape::History, false) => merge.decide_history(),
-            (Shape::History, true) => merge.refold_history(),
-        }
-    }
-
-    fn merge<'a>(&'a self, work: &'a Work<'_>, pool: &'a EventPool) -> Result<Merge<'a>> {
-        Ok(Merge {
-            silver: self.table.as_ref().ok_or_else(no_table)?,
-            schema: self.target_schema(work.plan),
-            bronze: work.bronze,
-            plan: work.plan,
-            comparators: work.comparators,
-            index: match &self.index {
-                IndexState::Open(_, index) => Some(index),
-                IndexState::Off | IndexState::Closed(_) | IndexState::Missing(_) => None,
-            },
-            pool,
-            truncates: work.truncates,
-            fresh: &work.fresh,
-        })
-    }
-}
-
-/// What one apply works with.
-struct Work<'a> {
-    bronze: &'a Table,
-    plan: &'a SilverPlan,
-    comparators: &'a Comparators,
-    truncates: &'a Truncates,
-    /// The files that the version added.
-    fresh: HashSet<&'a str>,
-    /// The version took rows away.
-    replaces: bool,
 }
 
 async fn follow(

@@ -133,37 +133,80 @@ impl Written {
     }
 }
 
-/// Replaces every row of silver by the inserted rows of `changes`, in one commit.
-pub(super) async fn replace(
-    table: &mut Table,
-    changes: RowChanges,
-    counters: &ApplyCounters,
-    transaction: AppTransaction,
-    properties: BTreeMap<String, String>,
-    crash: &CrashSwitch,
-) -> Result<CommitOutcome> {
-    let mut commit = TableCommit::new(Operation::Merge);
-    commit.transaction = Some(transaction);
-    commit.properties = properties;
-    let schema = changes.inserted.schema();
-    commit.schema = Some(schema.clone());
-    commit.changes = table
-        .write_change_rows(&replacement_rows(table, &changes, &schema)?)
-        .await?;
-    commit.adds = table
-        .write_rows(schema, std::slice::from_ref(&changes.inserted))
-        .await?;
-    commit.removes = table
-        .files()
-        .map(|file| table.remove_of(file, true))
-        .collect();
-    let rows = RowCounts {
-        inserted: changes.inserted.num_rows() as u64,
-        ..RowCounts::default()
-    };
-    commit.metrics = metrics(counters, &rows, &commit);
-    crash.reach(CrashPoint::BeforeSilverCommit)?;
-    table.commit(commit).await
+/// A commit in the making that replaces every row of silver.
+///
+/// If the process stops before the log entry, files that no version names stay behind and silver is as before.
+pub(super) struct Replacement {
+    commit: TableCommit,
+    schema: SchemaRef,
+    rows: u64,
+    /// The data files are not the change data feed, so the changes are written too.
+    tells: bool,
+}
+
+impl Replacement {
+    /// No row yet, and no old one gone.
+    pub(super) fn new(
+        table: &Table,
+        schema: SchemaRef,
+        transaction: AppTransaction,
+        properties: BTreeMap<String, String>,
+    ) -> Self {
+        let mut commit = TableCommit::new(Operation::Merge);
+        commit.transaction = Some(transaction);
+        commit.properties = properties;
+        commit.schema = Some(schema.clone());
+        Replacement {
+            commit,
+            schema,
+            rows: 0,
+            tells: needs_change_rows(table),
+        }
+    }
+
+    /// Writes some of the new rows.
+    pub(super) async fn add(&mut self, table: &Table, rows: RecordBatch) -> Result<()> {
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
+        self.rows += rows.num_rows() as u64;
+        if self.tells {
+            let told = [change_rows(&rows, "insert")?];
+            self.commit
+                .changes
+                .extend(table.write_change_rows(&told).await?);
+        }
+        let adds = table.write_rows(self.schema.clone(), &[rows]).await?;
+        self.commit.adds.extend(adds);
+        Ok(())
+    }
+
+    /// Takes all old rows away and commits.
+    pub(super) async fn commit(
+        mut self,
+        table: &mut Table,
+        counters: &ApplyCounters,
+        crash: &CrashSwitch,
+    ) -> Result<CommitOutcome> {
+        for file in table.files() {
+            if self.tells {
+                let leaving = staying(table, file, &RoaringTreemap::new(), &self.schema)?;
+                let told = leaving.iter().map(|rows| change_rows(rows, "delete"));
+                let told: Vec<RecordBatch> = told.collect::<Result<_>>()?;
+                self.commit
+                    .changes
+                    .extend(table.write_change_rows(&told).await?);
+            }
+            self.commit.removes.push(table.remove_of(file, true));
+        }
+        let rows = RowCounts {
+            inserted: self.rows,
+            ..RowCounts::default()
+        };
+        self.commit.metrics = metrics(counters, &rows, &self.commit);
+        crash.reach(CrashPoint::BeforeSilverCommit)?;
+        table.commit(self.commit).await
+    }
 }
 
 /// Takes rows out of their files: by vector, or by writing what stays of a file again.
@@ -242,27 +285,14 @@ fn feed_rows(table: &Table, changes: &RowChanges, tell_all: bool) -> Result<Vec<
     some.map(|(kind, rows)| change_rows(rows, kind)).collect()
 }
 
-/// The rows of the change data feed of a replacement, where its data files are not the feed.
+/// Whether the data files of a replacement are not the change data feed.
 ///
 /// Without change files the library takes the deleted rows of a removed file for the ones that leave, not the live ones. A
 /// lost file has no rows to tell of; a reader of that version is then told that it is lost.
-fn replacement_rows(
-    table: &Table,
-    changes: &RowChanges,
-    schema: &SchemaRef,
-) -> Result<Vec<RecordBatch>> {
+fn needs_change_rows(table: &Table) -> bool {
     let has_vectors = table.files().any(|file| file.deleted > 0);
     let is_lost = |file: &DataFile| !table.root().join(&file.path).exists();
-    if !table.has_change_data_feed() || !has_vectors || table.files().any(is_lost) {
-        return Ok(Vec::new());
-    }
-    let mut rows = vec![change_rows(&changes.inserted, "insert")?];
-    for file in table.files() {
-        for leaving in staying(table, file, &RoaringTreemap::new(), schema)? {
-            rows.push(change_rows(&leaving, "delete")?);
-        }
-    }
-    Ok(rows)
+    table.has_change_data_feed() && has_vectors && !table.files().any(is_lost)
 }
 
 fn metrics(counters: &ApplyCounters, rows: &RowCounts, commit: &TableCommit) -> Map<String, Value> {

@@ -1,0 +1,262 @@
+//! Applies the events of one version of bronze: one commit of silver, whole or not at all.
+//!
+//! Events are folded in parts by ranges of keys, so that an apply of any size fits in memory. Which rows change is decided
+//! by [`Merge`]; here is which keys the events reach, and that a commit which lost is computed again.
+
+use super::changes::RowChanges;
+use super::compare::parts;
+use super::fold::Shape;
+use super::incoming::Incoming;
+use super::merge::{self, Merge};
+use super::plan::SilverPlan;
+use super::pool::{Comparators, EventPool};
+use super::scd1::Fates;
+use super::sweep::Keys;
+use super::truncates::{self, Truncates};
+use super::write::Draft;
+use super::{ApplyCounters, COMMIT_ATTEMPTS_MAX, IndexState, SilverCommit, SilverTable};
+use super::{newer, no_table};
+use crate::bronze::BronzeTable;
+use crate::change::Version;
+use crate::crash::CrashSwitch;
+use crate::delta::{AppTransaction, CommitOutcome, Table, VersionFiles};
+use crate::error::Result;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// What one apply works with.
+struct Work<'a> {
+    bronze: &'a Table,
+    plan: &'a SilverPlan,
+    comparators: &'a Comparators,
+    truncates: &'a Truncates,
+    /// The files that the version added.
+    fresh: HashSet<&'a str>,
+    /// The version took rows away.
+    replaces: bool,
+}
+
+impl SilverTable {
+    /// Applies version `version` of bronze, which brought `files` and is the next after [`SilverTable::applied_up_to`] that changed rows.
+    ///
+    /// If the process stops inside, silver holds the version whole or not at all; calling again is harmless.
+    pub async fn apply(
+        &mut self,
+        bronze: &BronzeTable,
+        version: Version,
+        files: &VersionFiles,
+        crash: &CrashSwitch,
+    ) -> Result<SilverCommit> {
+        let Some(plan) = self.plan(&bronze.table().schema())? else {
+            return Ok(self.nothing(version));
+        };
+        self.ensure_table(&plan).await?;
+        let comparators = Comparators::new(&plan)?;
+        self.refresh_index(&plan, None).await;
+        for attempt in 0..COMMIT_ATTEMPTS_MAX {
+            if self.applied_up_to() >= Some(version) {
+                return Ok(self.nothing(version));
+            }
+            let transaction = self.transaction(version);
+            let (draft, counters) = self
+                .draft(bronze.table(), &plan, &comparators, transaction, files)
+                .await?;
+            let mode = self.settings.write_mode;
+            let table = self.table.as_mut().ok_or_else(no_table)?;
+            let written = draft.commit(table, &counters, mode, crash).await?;
+            match written.outcome {
+                CommitOutcome::Committed(silver) => {
+                    self.refresh_index(&plan, written.fresh()).await;
+                    return Ok(SilverCommit {
+                        version: silver,
+                        bronze_version: version,
+                        counters,
+                    });
+                }
+                CommitOutcome::Conflict => table.reload().await?,
+            }
+            tokio::time::sleep(Duration::from_millis(20 << attempt.min(6))).await;
+        }
+        Err(self.always_written())
+    }
+
+    /// The commit that a version of bronze makes of silver as it stands.
+    async fn draft(
+        &self,
+        bronze: &Table,
+        plan: &SilverPlan,
+        comparators: &Comparators,
+        transaction: AppTransaction,
+        files: &VersionFiles,
+    ) -> Result<(Draft, ApplyCounters)> {
+        let incoming = Incoming::read(bronze, files)?;
+        let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
+        let fresh: HashSet<&str> = files.added.iter().map(|add| add.path.as_str()).collect();
+        let known = self.known_truncates(plan, comparators)?;
+        let all = incoming.truncates(bronze, plan, comparators, &known)?;
+        let has_new = all != known;
+        let last = all
+            .clone()
+            .after(&known)
+            .filter(|truncates| !replaces && newer::comes_last(bronze, plan, truncates, &fresh));
+        let reaches_the_past = has_new && last.is_none();
+        let truncates = last.unwrap_or(all);
+        let parts = incoming.into_parts(plan, comparators)?;
+        let work = Work {
+            bronze,
+            plan,
+            comparators,
+            truncates: &truncates,
+            fresh,
+            replaces,
+        };
+        let draft = Draft::new(transaction, parts.len());
+        let (mut draft, counters) = match reaches_the_past {
+            true => self.apply_all_keys(&work, draft, &schema, parts).await?,
+            false => self.apply_keys(&work, draft, &schema, parts).await?,
+        };
+        if has_new {
+            draft.set_property(truncates::PROPERTY, truncates.to_text()?);
+        }
+        Ok((draft, counters))
+    }
+
+    /// Applies events to their own keys, and new truncates, which come last, to all.
+    async fn apply_keys(
+        &self,
+        work: &Work<'_>,
+        mut draft: Draft,
+        schema: &SchemaRef,
+        parts: Vec<Vec<RecordBatch>>,
+    ) -> Result<(Draft, ApplyCounters)> {
+        let table = self.table.as_ref().ok_or_else(no_table)?;
+        let sweeps = work.truncates.has_new();
+        if sweeps {
+            draft = draft.in_parts(parts.len() + table.file_count());
+        }
+        let (mut counters, mut seen) = (ApplyCounters::default(), Keys::new());
+        for rows in parts {
+            let pool = EventPool::new(work.plan, work.comparators, schema, rows, work.truncates)?;
+            let (changes, counted) = self.compute(work, &pool)?;
+            counters.rows_left_out += pool.left_out;
+            counters.add(&counted);
+            if sweeps {
+                seen.extend((0..pool.groups.len()).map(|group| Box::from(pool.key(group))));
+            }
+            drop(pool);
+            draft.add(table, changes).await?;
+        }
+        if sweeps {
+            self.sweep(work, schema, &seen, &mut draft, &mut counters)
+                .await?;
+        }
+        Ok((draft, counters))
+    }
+
+    /// Brings new truncates, which come after all that silver has, to the keys without a new event.
+    async fn sweep(
+        &self,
+        work: &Work<'_>,
+        schema: &SchemaRef,
+        seen: &Keys,
+        draft: &mut Draft,
+        counters: &mut ApplyCounters,
+    ) -> Result<()> {
+        let table = self.table.as_ref().ok_or_else(no_table)?;
+        let none = vec![RecordBatch::new_empty(schema.clone())];
+        let pool = EventPool::new(work.plan, work.comparators, schema, none, work.truncates)?;
+        let merge = self.merge(work, &pool)?;
+        for file in table.files() {
+            let changes = merge.sweep(file, seen)?;
+            counters.add(&merge::counted(&changes, Fates::default()));
+            draft.add(table, changes).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies events among which are truncates that do not come last: they reach every key, so all keys are folded.
+    async fn apply_all_keys(
+        &self,
+        work: &Work<'_>,
+        draft: Draft,
+        schema: &SchemaRef,
+        parts_of_events: Vec<Vec<RecordBatch>>,
+    ) -> Result<(Draft, ApplyCounters)> {
+        let mut counters = ApplyCounters::default();
+        for rows in parts_of_events {
+            let pool = EventPool::new(work.plan, work.comparators, schema, rows, work.truncates)?;
+            let (_, counted) = self.compute(work, &pool)?;
+            counters.rows_left_out += pool.left_out;
+            counters.add(&ApplyCounters {
+                rows_inserted: 0,
+                rows_updated: 0,
+                rows_deleted: 0,
+                ..counted
+            });
+        }
+        let table = self.table.as_ref().ok_or_else(no_table)?;
+        let target = self.target_schema(work.plan);
+        let parts = parts(work.bronze);
+        let mut draft = draft.in_parts(parts.len());
+        for part in parts {
+            let (changes, _) =
+                self.part_changes(work.bronze, work.plan, &target, &part, work.truncates)?;
+            counters.add(&merge::counted(&changes, Fates::default()));
+            draft.add(table, changes).await?;
+        }
+        Ok((draft, counters))
+    }
+
+    /// Why rows of bronze, among which each sequence is a snapshot, come after a newer one that silver has; `None` if not.
+    pub fn late_snapshot(&self, rows: &RecordBatch) -> Result<Option<String>> {
+        let Some(plan) = self.plan(&rows.schema())?.filter(|plan| plan.snapshots) else {
+            return Ok(None);
+        };
+        let comparators = Comparators::new(&plan)?;
+        let known = self.known_truncates(&plan, &comparators)?;
+        let own = Truncates::among(&plan, &comparators, &rows.schema(), [rows])?;
+        own.first_before(&known, &comparators)
+    }
+
+    /// The truncates that silver was made with.
+    pub(super) fn known_truncates(
+        &self,
+        plan: &SilverPlan,
+        comparators: &Comparators,
+    ) -> Result<Truncates> {
+        let table = self.table.as_ref();
+        match table.and_then(|table| table.property(truncates::PROPERTY)) {
+            Some(text) if plan.has_truncates() => Truncates::of_text(plan, comparators, text),
+            Some(_) | None => Ok(Truncates::none(plan)),
+        }
+    }
+
+    fn compute(&self, work: &Work<'_>, pool: &EventPool) -> Result<(RowChanges, ApplyCounters)> {
+        let merge = self.merge(work, pool)?;
+        match (work.plan.shape, work.replaces) {
+            (Shape::Flagged | Shape::Bare, false) => merge.decide_all(),
+            (Shape::Flagged | Shape::Bare, true) => merge.refold_all(),
+            (Shape::History, false) => merge.decide_history(),
+            (Shape::History, true) => merge.refold_history(),
+        }
+    }
+
+    fn merge<'a>(&'a self, work: &'a Work<'_>, pool: &'a EventPool) -> Result<Merge<'a>> {
+        Ok(Merge {
+            silver: self.table.as_ref().ok_or_else(no_table)?,
+            schema: self.target_schema(work.plan),
+            bronze: work.bronze,
+            plan: work.plan,
+            comparators: work.comparators,
+            index: match &self.index {
+                IndexState::Open(_, index) => Some(index),
+                IndexState::Off | IndexState::Closed(_) | IndexState::Missing(_) => None,
+            },
+            pool,
+            truncates: work.truncates,
+            fresh: &work.fresh,
+        })
+    }
+}
