@@ -313,7 +313,9 @@ impl Table {
     pub async fn commit(&mut self, commit: TableCommit) -> Result<CommitOutcome> {
         self.check_append_only(&commit)?;
         if let Some(schema) = &commit.schema {
-            self.check_extends(schema)?;
+            if !self.replaces_all(&commit) {
+                self.check_extends(schema)?;
+            }
             create::check_names(schema)?;
         }
         let actions = commit::actions(&self.state, commit)?;
@@ -355,6 +357,14 @@ impl Table {
                 self.root.display()
             ))),
         }
+    }
+
+    /// Whether no row that is there stays, so that the new ones may have any columns.
+    fn replaces_all(&self, commit: &TableCommit) -> bool {
+        let removed = commit.removes.iter().map(|remove| remove.path.as_str());
+        let removed: std::collections::HashSet<&str> = removed.collect();
+        self.files()
+            .all(|file| removed.contains(file.path.as_str()))
     }
 
     /// The columns of the table must stand first and unchanged, and old rows must be able to lack the others.

@@ -699,3 +699,38 @@ fn keys_of_every_kind_of_type_are_found_again() {
         }
     }
 }
+
+#[test]
+fn change_of_scd_type_or_delete_rule_is_refused_by_name_until_silver_is_rebuilt() {
+    let program = Program::orders();
+    program.drop_and_load(
+        "1.jsonl",
+        order("I", 1, "new", 100, 1) + &order("I", 2, "new", 100, 1),
+    );
+    program.drop_and_load(
+        "2.jsonl",
+        order("U", 1, "paid", 100, 2) + &order("D", 2, "new", 100, 2),
+    );
+    let soft = program.silver();
+    for (settings, named, rows) in [
+        ("stored_as_scd_type = 2", "stored_as_scd_type", 3),
+        ("deletes = \"hard\"", "stored_as_scd_type", 1),
+        ("", "deletes", 2),
+    ] {
+        program.set_silver(settings);
+        let refused = program.call(&["run", "--available-now"]);
+        assert_eq!(code(&refused), 2, "{}", stderr(&refused));
+        assert!(stderr(&refused).contains(named), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains("rebuild"), "{}", stderr(&refused));
+        let rebuilt = program.call(&["rebuild", "orders", "silver", "--yes"]);
+        assert_eq!(code(&rebuilt), 0, "{}", stderr(&rebuilt));
+        program.assert_sound();
+        assert_eq!(program.silver().len(), rows, "{settings}");
+        program.drop_and_load(
+            &format!("again-{rows}.jsonl"),
+            order("U", 1, "paid", 100, 2),
+        );
+        program.assert_sound();
+    }
+    assert_eq!(program.silver(), soft);
+}

@@ -4,7 +4,7 @@ use super::SilverTable;
 use crate::change::PRESENT_COLUMNS;
 use crate::error::{Error, Result};
 use crate::settings::{ColumnSelection, Deletes, EventRules, IgnoreNullUpdates, ScdType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The table property that keeps the settings silver was made with.
 pub(super) const SETTINGS_PROPERTY: &str = "landfall.silver";
@@ -83,13 +83,13 @@ impl SilverTable {
                 IgnoreNullUpdates::Columns(list) => list_text(list),
             },
         );
-        words.insert(
-            "deletes",
-            match settings.deletes {
-                Deletes::Soft => "\"soft\"".into(),
-                Deletes::Hard => "\"hard\"".into(),
-            },
-        );
+        if matches!(settings.scd_type, ScdType::One) {
+            let word = match settings.deletes {
+                Deletes::Soft => "\"soft\"",
+                Deletes::Hard => "\"hard\"",
+            };
+            words.insert("deletes", word.into());
+        }
         words.insert(
             "unavailable_value",
             format!(
@@ -130,23 +130,27 @@ impl SilverTable {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        let names = before.keys().chain(present.keys());
-        let Some(name) = names
-            .into_iter()
-            .find(|name| before.get(*name) != present.get(*name))
-        else {
-            return Ok(());
-        };
-        let value = |of: &BTreeMap<&str, &str>| {
+        let names: BTreeSet<&str> = before.keys().chain(present.keys()).copied().collect();
+        let value = |of: &BTreeMap<&str, &str>, name: &str| {
             of.get(name)
                 .map_or("nothing".to_string(), |value| value.to_string())
         };
-        Err(Error::settings(format!(
-            "silver was made with {name} = {}, the settings say {}",
-            value(&before),
-            value(&present)
-        ))
-        .hint("put the setting back, or run: landfall rebuild PIPELINE silver"))
+        let differing = names
+            .into_iter()
+            .filter(|name| before.get(name) != present.get(name));
+        let told: Vec<String> = differing
+            .map(|name| {
+                let (was, is) = (value(&before, name), value(&present, name));
+                format!("{name} = {was}, the settings say {is}")
+            })
+            .collect();
+        if told.is_empty() {
+            return Ok(());
+        }
+        Err(
+            Error::settings(format!("silver was made with {}", told.join("; with ")))
+                .hint("put the setting back, or run: landfall rebuild PIPELINE silver"),
+        )
     }
 }
 
