@@ -11,6 +11,7 @@
 mod common;
 
 use common::TestLoader;
+use common::rules::Rules;
 use landfall::clock::{Clock, SystemClock};
 use landfall::delta::Table;
 use landfall::maintain::maintain;
@@ -408,4 +409,55 @@ fn check(shelf: &Shelf, kept: &Kept, answer: &BTreeMap<String, Value>) {
         rows.sort();
         assert_eq!(rows, *expected, "{place}");
     }
+}
+
+#[test]
+fn history_with_struct_bounds_and_hard_deletes_are_read_alike() {
+    let rules = Rules {
+        tracked: Some(vec!["status", "amount"]),
+        two_sequences: true,
+        ..Rules::default()
+    };
+    let history = TestLoader::under(&rules, "", "");
+    let hard = TestLoader::with("", "deletes = \"hard\"");
+    for (loader, last) in [(&history, ",\"n\":0}"), (&hard, "}")] {
+        for (name, text) in [
+            ("2.jsonl", BATCH_2),
+            ("1.jsonl", BATCH_1),
+            ("late.jsonl", LATE),
+        ] {
+            loader.drop_file(name, text.replace('}', last));
+            loader.run();
+        }
+    }
+    let path = |loader: &TestLoader| loader.settings.silver.clone().unwrap().path;
+    let Some(rows) = read("rows", &path(&hard), &[]) else {
+        return;
+    };
+    assert_eq!(
+        sorted(rows, &["order_id"]),
+        [
+            json!({"order_id": 1001, "status": "shipped", "amount": "25.50", "seq": 5}),
+            json!({"order_id": 1003, "status": "paid", "amount": "60.00", "seq": 7}),
+        ]
+    );
+    let rows = read("rows", &path(&history), &[]).unwrap();
+    let spans: Vec<String> = sorted(rows, &["order_id", "seq"])
+        .iter()
+        .map(|row| {
+            let end = &row["__END_AT"];
+            let end = if end.is_null() {
+                "-".into()
+            } else {
+                end["seq"].to_string()
+            };
+            format!("{} {} {end}", row["order_id"], row["__START_AT"]["seq"])
+        })
+        .collect();
+    assert_eq!(
+        spans,
+        [
+            "1001 1 3", "1001 3 5", "1001 5 -", "1002 2 6", "1003 4 7", "1003 7 -"
+        ]
+    );
 }

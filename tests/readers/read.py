@@ -19,6 +19,8 @@ from deltalake import DeltaTable, QueryBuilder
 def text(value):
     if isinstance(value, datetime.datetime) and value.tzinfo:
         value = value.astimezone(datetime.timezone.utc)
+    if isinstance(value, dict):
+        return {name: text(inner) for name, inner in value.items()}
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
