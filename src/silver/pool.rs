@@ -307,3 +307,130 @@ fn groups_of(order: &[u32], keys: &Rows) -> Vec<std::ops::Range<usize>> {
     }
     groups
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Request, Settings};
+    use crate::silver::fold::FoldedRow;
+    use arrow::array::{Int64Array, StringArray};
+    use std::sync::Arc;
+
+    /// Changes of four users, two of them delivered after newer ones: (user, name, city, operation, sequence).
+    const EVENTS: [(i64, Option<&str>, Option<&str>, &str, i64); 8] = [
+        (124, Some("Raul"), Some("Oaxaca"), "I", 1),
+        (123, Some("Isabel"), Some("Monterrey"), "I", 1),
+        (125, Some("Mercedes"), Some("Tijuana"), "I", 2),
+        (126, Some("Lily"), Some("Cancun"), "I", 2),
+        (123, None, None, "D", 6),
+        (125, Some("Mercedes"), Some("Guadalajara"), "U", 6),
+        (125, Some("Mercedes"), Some("Mexicali"), "U", 5),
+        (123, Some("Isabel"), Some("Chihuahua"), "U", 5),
+    ];
+
+    /// The events as rows of one file, in this order of arrival.
+    fn arrived(order: &[usize; 8]) -> RecordBatch {
+        let events = || order.iter().map(|&event| EVENTS[event]);
+        let text = |values: Vec<Option<&str>>| Arc::new(StringArray::from(values)) as ArrayRef;
+        let number = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
+        RecordBatch::try_from_iter_with_nullable([
+            ("id", number(events().map(|event| event.0).collect()), true),
+            ("name", text(events().map(|event| event.1).collect()), true),
+            ("city", text(events().map(|event| event.2).collect()), true),
+            (
+                "op",
+                text(events().map(|event| Some(event.3)).collect()),
+                true,
+            ),
+            ("n", number(events().map(|event| event.4).collect()), true),
+            (FILE_PATH, text(vec![Some("f"); 8]), true),
+            (FILE_ROW, number((1..=8).collect()), true),
+        ])
+        .unwrap()
+    }
+
+    fn plan(schema: &SchemaRef) -> SilverPlan {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[pipeline.p]\ncheckpoint = \"c\"\nsource.path = \"in\"\nbronze.path = \"b\"\n\
+            [pipeline.p.silver]\npath = \"s\"\nkeys = [\"id\"]\nsequence_by = [\"n\"]\n\
+            except_column_list = [\"op\"]\n\
+            operations = { column = \"op\", upsert = [\"I\", \"U\"], delete = [\"D\"] }\n";
+        std::fs::write(folder.path().join("landfall.toml"), text).unwrap();
+        let settings = Settings::load(&Request::in_folder(folder.path())).unwrap();
+        let silver = settings.pipelines[0].silver.clone().unwrap();
+        SilverPlan::resolve(&silver, None, schema).unwrap().unwrap()
+    }
+
+    /// Each row as the events that give its values, its start and its end.
+    fn rows_of(pool: &EventPool, fold: &Fold<'_>, order: &[usize; 8]) -> Vec<[Option<usize>; 5]> {
+        let mut rows: Vec<FoldedRow> = Vec::new();
+        for group in 0..pool.groups.len() {
+            fold.all(pool.events(group), &mut rows);
+        }
+        let event = |place: Option<u32>| place.map(|place| order[place as usize]);
+        let is_history = fold.shape == Shape::History;
+        let told = |row: &FoldedRow| {
+            [
+                event(row.source(0)),
+                event(row.source(1)),
+                event(row.source(2)),
+                event(is_history.then_some(row.start)),
+                event(row.end),
+            ]
+        };
+        rows.iter().map(told).collect()
+    }
+
+    /// Calls `each` with every order of eight things (Heap's algorithm).
+    fn permutations(count: usize, order: &mut [usize; 8], each: &mut dyn FnMut(&[usize; 8])) {
+        if count == 1 {
+            return each(order);
+        }
+        for place in 0..count {
+            permutations(count - 1, order, each);
+            let other = if count.is_multiple_of(2) { place } else { 0 };
+            if place + 1 < count {
+                order.swap(other, count - 1);
+            }
+        }
+    }
+
+    #[test]
+    fn every_order_of_arrival_folds_to_the_same_rows() {
+        let mut order = [0, 1, 2, 3, 4, 5, 6, 7];
+        let schema = arrived(&order).schema();
+        let plan = plan(&schema);
+        let comparators = Comparators::new(&plan).unwrap();
+        let (none, all) = (Truncates::none(&plan), [true; 4]);
+        let tracked: [&[usize]; 2] = [&[1, 2], &[1]];
+        let settings = [
+            (Shape::Flagged, 0, false),
+            (Shape::Bare, 0, true),
+            (Shape::History, 0, false),
+            (Shape::History, 1, true),
+        ];
+        let mut expected: Vec<Vec<[Option<usize>; 5]>> = Vec::new();
+        let mut count = 0;
+        permutations(8, &mut order, &mut |order| {
+            let rows = vec![arrived(order)];
+            let pool = EventPool::new(&plan, &comparators, &schema, rows, &none).unwrap();
+            let not_sent = pool.not_sent(&plan, &pool.columns).unwrap();
+            let told = settings.map(|(shape, columns, ignores)| {
+                let mut fold = pool.fold(&plan, &pool.columns, &not_sent);
+                (fold.shape, fold.tracked) = (shape, tracked[columns]);
+                if ignores {
+                    fold.values.ignore_null = &all;
+                }
+                rows_of(&pool, &fold, order)
+            });
+            if count == 0 {
+                expected = told.to_vec();
+            }
+            assert_eq!(told[..], expected, "{order:?}");
+            count += 1;
+        });
+        assert_eq!(count, 40_320);
+        let rows: Vec<usize> = expected.iter().map(Vec::len).collect();
+        assert_eq!(rows, [4, 3, 7, 4]);
+    }
+}
