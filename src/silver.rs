@@ -309,7 +309,8 @@ impl SilverTable {
         Ok(())
     }
 
-    fn target_schema(&self, plan: &SilverPlan) -> SchemaRef {
+    /// The columns that silver has, or would have after the next apply.
+    pub(crate) fn target_schema(&self, plan: &SilverPlan) -> SchemaRef {
         self.table
             .as_ref()
             .map_or_else(|| plan.schema(), |table| plan.evolved(&table.schema()))

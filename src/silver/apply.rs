@@ -221,7 +221,7 @@ impl SilverTable {
     }
 
     /// The truncates that silver was made with.
-    pub(super) fn known_truncates(
+    pub(crate) fn known_truncates(
         &self,
         plan: &SilverPlan,
         comparators: &Comparators,

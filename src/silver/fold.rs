@@ -39,7 +39,8 @@ impl Values<'_> {
         !self.ignore_null.contains(&true) && self.not_sent.iter().all(Option::is_none)
     }
 
-    fn is_not_sent(&self, column: usize, row: u32) -> bool {
+    /// Whether the event says that it does not send this column.
+    pub fn is_not_sent(&self, column: usize, row: u32) -> bool {
         self.not_sent[column]
             .as_ref()
             .is_some_and(|mask| mask.value(row as usize))
@@ -91,7 +92,7 @@ impl<'a> ContentEquality<'a> {
     }
 
     /// The same where a row may lack a value.
-    fn sources(&self, column: usize, left: Option<u32>, right: Option<u32>) -> bool {
+    pub fn sources(&self, column: usize, left: Option<u32>, right: Option<u32>) -> bool {
         match (left, right) {
             (None, None) => true,
             (Some(row), None) | (None, Some(row)) => self.columns[column].0.is_null(row as usize),
@@ -168,7 +169,17 @@ pub struct Fold<'a> {
 impl Fold<'_> {
     /// Folds events that are in order, from nothing; the rows are added to `rows`. Skipped events leave no trace.
     pub fn all(&self, events: &[u32], rows: &mut Vec<FoldedRow>) {
-        self.go_on(None, events, self.truncates, rows);
+        self.go_on(None, events, self.truncates, rows, |_, _, _| {});
+    }
+
+    /// Folds the same and shows each step: the event or truncate, the row after it, and the versions that ended so far.
+    pub fn told(
+        &self,
+        events: &[u32],
+        rows: &mut Vec<FoldedRow>,
+        seen: impl FnMut(u32, Option<&FoldedRow>, &[FoldedRow]),
+    ) {
+        self.go_on(None, events, self.truncates, rows, seen);
     }
 
     /// Continues `old`, a row of silver that is live or flagged, with events that come after it.
@@ -176,7 +187,7 @@ impl Fold<'_> {
     /// No truncate that silver knows comes after it: the row would be deleted by it.
     pub fn onto(&self, old: FoldedRow, events: &[u32], rows: &mut Vec<FoldedRow>) {
         let new = &self.truncates[self.known_truncates..];
-        self.go_on(Some(old), events, new, rows);
+        self.go_on(Some(old), events, new, rows, |_, _, _| {});
     }
 
     /// Whether there are truncates that no row of silver has seen.
@@ -190,6 +201,7 @@ impl Fold<'_> {
         events: &[u32],
         mut truncates: &[u32],
         rows: &mut Vec<FoldedRow>,
+        mut seen: impl FnMut(u32, Option<&FoldedRow>, &[FoldedRow]),
     ) {
         for &event in events {
             while let Some((&truncate, later)) = truncates.split_first()
@@ -197,13 +209,16 @@ impl Fold<'_> {
             {
                 if !self.snapshots || !self.is_equal(truncate, event) {
                     state = self.truncated(state, truncate, rows);
+                    seen(truncate, state.as_ref(), rows);
                 }
                 truncates = later;
             }
             state = self.step(state, event, rows);
+            seen(event, state.as_ref(), rows);
         }
         for &truncate in truncates {
             state = self.truncated(state, truncate, rows);
+            seen(truncate, state.as_ref(), rows);
         }
         rows.extend(state);
     }

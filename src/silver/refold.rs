@@ -61,17 +61,29 @@ pub fn events_of(
         .iter()
         .map(|field| field.name().clone())
         .collect();
-    let files = candidates(bronze, plan, keys);
-    let parts = in_parallel(files.len(), |file| {
-        events_in(bronze, files[file], plan, comparators, keys, &columns)
-    })?;
-    let rows: Vec<RecordBatch> = parts.into_iter().flatten().collect();
+    let rows = rows_of(bronze, plan, comparators, keys, &columns)?;
     EventPool::new(plan, comparators, &schema, rows, truncates)
 }
 
-/// The events of one file. For some keys the key columns alone are scanned, and the rows that hit are read whole.
-fn events_in(
-    bronze: &Table,
+/// All rows of `keys` that a table has, bronze or silver, in these columns. Files without one by their statistics are not
+/// read.
+pub fn rows_of(
+    table: &Table,
+    plan: &SilverPlan,
+    comparators: &Comparators,
+    keys: &KeySet<'_>,
+    columns: &[String],
+) -> Result<Vec<RecordBatch>> {
+    let files = candidates(table, plan, keys);
+    let parts = in_parallel(files.len(), |file| {
+        rows_in(table, files[file], plan, comparators, keys, columns)
+    })?;
+    Ok(parts.into_iter().flatten().collect())
+}
+
+/// The rows of one file. For some keys the key columns alone are scanned, and the rows that hit are read whole.
+fn rows_in(
+    table: &Table,
     file: &DataFile,
     plan: &SilverPlan,
     comparators: &Comparators,
@@ -80,14 +92,14 @@ fn events_in(
 ) -> Result<Vec<RecordBatch>> {
     let (mut kept, mut hits) = (Vec::new(), Vec::new());
     if let KeySet::Some { columns, .. } = keys
-        && !bronze.may_hold(file, &plan.names(&plan.keys), columns)?
+        && !table.may_hold(file, &plan.names(&plan.keys), columns)?
     {
         return Ok(kept);
     }
     let is_some = matches!(keys, KeySet::Some { .. });
     let key_columns = plan.names(&plan.keys);
     let scanned_columns = if is_some { &key_columns[..] } else { columns };
-    for scanned in bronze.scan(file, scanned_columns)? {
+    for scanned in table.scan(file, scanned_columns)? {
         let scanned = scanned?;
         let holds = holds(&scanned.rows, plan, comparators, keys)?;
         if is_some {
@@ -98,7 +110,7 @@ fn events_in(
         }
     }
     if !hits.is_empty() {
-        kept.push(bronze.take(file, columns, &hits)?);
+        kept.push(table.take(file, columns, &hits)?);
     }
     Ok(kept)
 }
@@ -167,7 +179,7 @@ fn equals_one_of(columns: &[ArrayRef], keys: &[ArrayRef]) -> Option<BooleanArray
     Some(holds)
 }
 
-fn candidates<'a>(bronze: &'a Table, plan: &SilverPlan, keys: &KeySet<'_>) -> Vec<&'a DataFile> {
+fn candidates<'a>(table: &'a Table, plan: &SilverPlan, keys: &KeySet<'_>) -> Vec<&'a DataFile> {
     let ranges: Vec<ColumnRange> = match keys {
         KeySet::Some { columns, .. } => {
             let named = plan.keys.iter().zip(columns);
@@ -177,7 +189,7 @@ fn candidates<'a>(bronze: &'a Table, plan: &SilverPlan, keys: &KeySet<'_>) -> Ve
         }
         KeySet::Part { .. } => Vec::new(),
     };
-    bronze.candidates(&ranges)
+    table.candidates(&ranges)
 }
 
 fn hash(key: &[u8]) -> u64 {

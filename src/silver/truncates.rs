@@ -192,6 +192,11 @@ impl Truncates {
         Ok(concat(&[events.as_ref(), own.as_ref()])?)
     }
 
+    /// The sequence columns, ascending.
+    pub fn sequences(&self) -> &RecordBatch {
+        &self.sequences
+    }
+
     /// As the text of the table property.
     pub fn to_text(&self) -> Result<String> {
         let mut writer = arrow::json::LineDelimitedWriter::new(Vec::new());
