@@ -19,11 +19,13 @@ mod rows;
 mod text;
 mod time;
 mod token;
+mod typed;
 mod unpack;
 mod value;
 
 pub use crate::schema::{NewColumn, widen};
 pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
+pub use typed::{shows_columns, value_of_text, values_of_record};
 
 use crate::change::{FileFault, ParkReason, Reject};
 use crate::schema::TableSchema;
