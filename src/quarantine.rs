@@ -151,6 +151,22 @@ impl QuarantineTable {
         Ok(records)
     }
 
+    /// Hands every refused record on, in no order, one after the other.
+    pub fn for_each(&self, taken: &mut dyn FnMut(QuarantinedRecord) -> Result<()>) -> Result<()> {
+        let Some(table) = &self.table else {
+            return Ok(());
+        };
+        let columns: Vec<String> = COLUMNS.map(str::to_owned).to_vec();
+        for file in table.files() {
+            for scanned in table.scan(file, &columns)? {
+                from_rows(&scanned?.rows)?
+                    .into_iter()
+                    .try_for_each(&mut *taken)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What the table holds of each landing file.
     pub fn counts_by_file(&self) -> Result<BTreeMap<String, FileCount>> {
         self.table
