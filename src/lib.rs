@@ -38,6 +38,7 @@ pub mod decode;
 pub mod delta;
 pub mod error;
 pub mod events;
+pub mod explain;
 pub mod feed;
 pub mod landing;
 pub mod load;
