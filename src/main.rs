@@ -44,6 +44,7 @@ async fn dispatch(command: Checked, messages: Messages) -> Result<ExitCode> {
     match command {
         Checked::Run(run) => return commands::run::run(run, messages).await,
         Checked::Verify(verify) => return commands::audit::verify(verify, messages).await,
+        Checked::Explain(explain) => return commands::explain::explain(explain, messages).await,
         Checked::Status(status) => commands::report::status(status).await?,
         Checked::Files(files) => commands::report::files(&files)?,
         Checked::Plan(plan) => commands::report::plan(plan).await?,

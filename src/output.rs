@@ -13,6 +13,7 @@ use landfall::error::{Error, Result};
 use landfall::query::Rows;
 use parquet::arrow::ArrowWriter;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
@@ -86,10 +87,32 @@ pub(crate) fn print_table(names: &[&str], rows: &[Vec<String>]) -> Result<()> {
             .enumerate()
             .map(|(place, name)| (*name, column(place))),
     )?;
+    print_batch(&batch)
+}
+
+/// Prints the rows of one batch in columns.
+pub(crate) fn print_batch(batch: &RecordBatch) -> Result<()> {
     let mut out = io::BufWriter::new(io::stdout());
     let printed =
-        table_rows(&mut out, &mut None, &batch.schema(), &batch).and_then(|()| out.flush());
+        table_rows(&mut out, &mut None, &batch.schema(), batch).and_then(|()| out.flush());
     reader_gone(printed).map(|_| ())
+}
+
+/// One value as a table shows it.
+pub(crate) fn cell(column: &ArrayRef, row: usize) -> String {
+    table_cell(cell::text(column, row))
+}
+
+/// One row as a JSON object; the columns keep their order.
+pub(crate) fn row_json(batch: &RecordBatch, row: usize) -> Result<Box<RawValue>> {
+    RawValue::from_string(object(batch, row)).map_err(json_bug)
+}
+
+/// All rows of a batch, likewise.
+pub(crate) fn rows_json(batch: &RecordBatch) -> Result<Vec<Box<RawValue>>> {
+    (0..batch.num_rows())
+        .map(|row| row_json(batch, row))
+        .collect()
 }
 
 /// `Some` when nobody reads stdout any more.

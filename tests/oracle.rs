@@ -12,6 +12,8 @@ use common::TestLoader;
 use common::history::{History, Random};
 use common::rules::Rules;
 use landfall::crash::CrashSwitch;
+use landfall::explain::{Agreement, ExplainedEvent, explain};
+use std::collections::BTreeMap;
 
 /// Seeds of a normal run; `LANDFALL_SEEDS=first..last` runs others.
 const SEEDS: std::ops::Range<u64> = 0..300;
@@ -153,6 +155,7 @@ fn compare(loader: &TestLoader, rules: &Rules, history: &History) -> Result<(), 
     let silver = rules.silver(history);
     equal("silver", &loader.silver_texts(&rules.columns()), &silver)?;
     equal("feed", &loader.replayed_feed(&rules.columns()), &silver)?;
+    explained(loader, history)?;
     for (name, _) in &history.files {
         equal("state", &loader.file(name).0, &"loaded".to_string())?;
     }
@@ -160,6 +163,24 @@ fn compare(loader: &TestLoader, rules: &Rules, history: &History) -> Result<(), 
     let summary = loader.run();
     equal("batches of one more run", &summary.batches, &0)?;
     equal("versions after one more run", &loader.versions(), &before)
+}
+
+/// What is told of the key with the most events are all of them, and they give what silver has.
+fn explained(loader: &TestLoader, history: &History) -> Result<(), String> {
+    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    let events = history.files.iter().flat_map(|(_, events)| events);
+    for event in events.filter(|event| event.op != 'T') {
+        *counts.entry(event.key).or_default() += 1;
+    }
+    let Some((key, count)) = counts.into_iter().max_by_key(|(_, count)| *count) else {
+        return Ok(());
+    };
+    let given = [format!("order_id={key}")];
+    let told = loader.block_on(explain(&loader.settings, &given));
+    let told = told.map_err(|error| error.to_string())?;
+    equal("agreement", &told.agreement, &Agreement::Agrees)?;
+    let is_own = |event: &&ExplainedEvent| event.kind != Some("truncate");
+    equal("events", &told.events.iter().filter(is_own).count(), &count)
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, is: &T, should: &T) -> Result<(), String> {

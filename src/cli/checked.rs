@@ -25,6 +25,7 @@ pub(crate) enum Checked {
     Changes(Changes),
     Show(Show),
     Sql(Sql),
+    Explain(Explain),
     Maintain(Maintain),
     Init(Init),
     Schema(Schema),
@@ -126,6 +127,15 @@ pub(crate) struct Sql {
     pub(crate) format: RowFormat,
 }
 
+/// `explain`.
+#[derive(Debug)]
+pub(crate) struct Explain {
+    pub(crate) pipeline: PipelineSettings,
+    /// One `COLUMN=VALUE` for each key column.
+    pub(crate) key: Vec<String>,
+    pub(crate) json: Option<JsonMode>,
+}
+
 /// `maintain`.
 #[derive(Debug)]
 pub(crate) struct Maintain {
@@ -202,9 +212,11 @@ impl Cli {
                 statement: args.statement,
                 format: row_format(args.rows),
             }),
-            Command::Explain(_) => {
-                return Err(Error::settings("the command explain is not supported yet"));
-            }
+            Command::Explain(args) => Checked::Explain(Explain {
+                pipeline: load_one(&global, args.pipeline, args.settings.0)?,
+                key: args.key,
+                json: args.json.json,
+            }),
             Command::Init(args) => Checked::Init(Init {
                 path: args.path,
                 folder: working_folder()?,
