@@ -50,7 +50,7 @@ pub const END_AT: &str = "__END_AT";
 pub enum RejectReason {
     /// The text is not of the format.
     Malformed,
-    /// A JSON line that is no object.
+    /// A JSON line or an element of a document that is no object.
     NotAnObject,
     /// A value does not read as its column's type.
     TypeMismatch,
@@ -119,7 +119,7 @@ pub enum ParkReason {
     ChangedAfterLoad,
     /// The file cannot be opened or read.
     Unreadable,
-    /// A compressed stream ends early or is damaged.
+    /// A compressed stream ends early or is damaged, or a JSON document is never closed.
     TruncatedStream,
     /// A CSV quote is never closed.
     UnclosedQuote,

@@ -8,6 +8,7 @@ mod arrow_text;
 mod arrow_value;
 mod columns;
 mod csv;
+mod documents;
 mod escape;
 mod format;
 mod head;
@@ -98,7 +99,11 @@ pub fn decode(
                     formats.timestamp_format.as_deref(),
                 )?,
             );
-            json::read(&bytes, start, &mut rows);
+            if settings.json.multi_line {
+                json::read_documents(&bytes, start, &mut rows)?;
+            } else {
+                json::read_lines(&bytes, start, &mut rows);
+            }
             rows.finish(bytes.clone())?
         }
         FileFormat::Csv { delimiter } => {

@@ -138,6 +138,8 @@ impl Default for CsvSettings {
 /// `[pipeline.P.source.json]`.
 #[derive(Clone, Debug, Default)]
 pub struct JsonSettings {
+    /// A file holds documents, each an object or an array of objects; otherwise one object a line.
+    pub multi_line: bool,
     /// chrono format of timestamps; `None` is ISO 8601.
     pub timestamp_format: Option<String>,
     /// chrono format of dates; `None` is ISO 8601.
@@ -292,7 +294,7 @@ pub enum IgnoreNullUpdates {
 /// `format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON lines.
+    /// JSON lines or documents.
     Json,
     /// Separated values.
     Csv,

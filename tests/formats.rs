@@ -485,3 +485,38 @@ fn types_of_new_columns_are_found_over_the_files_of_a_batch_and_then_stay() {
     let refused = program.quarantine();
     assert_eq!((refused.len(), &refused[0]["file_row"]), (1, &1.into()));
 }
+
+#[test]
+fn json_documents_over_many_lines_load_like_lines() {
+    let program = pipeline("format = \"json\"\n[pipeline.orders.source.json]\nmulti_line = true");
+    let record = |key, seq| {
+        order("I", key, "new", 100, seq)
+            .trim_end()
+            .replace(", ", ",\n  ")
+    };
+    program.drop_file(
+        "array.json",
+        format!("[\n{},\n7,\n{}\n]\n", record(1, 1), record(2, 1)),
+    );
+    program.drop_file("one.json.gz", gzip(record(3, 1).as_bytes()));
+    program.drop_file("joined.json", record(4, 1) + &record(1, 2));
+    program.drop_file(
+        "open.json",
+        format!("[{},\n{}\n", record(5, 1), record(6, 1)),
+    );
+    assert_eq!(program.run(), 3);
+    let expected = [(1, 2), (2, 1), (3, 1), (4, 1)];
+    assert_eq!(
+        program.silver(),
+        expected.map(|(key, seq)| row(key, "new", "1.00", seq, false))
+    );
+    assert_eq!(program.file("open.json"), "parked truncated_stream");
+    let refused = program.quarantine();
+    assert_eq!(refused.len(), 1);
+    let line = 3 + record(1, 1).matches('\n').count();
+    let shown = ["reason", "raw", "file_row", "file_line"].map(|name| refused[0][name].clone());
+    assert_eq!(
+        Value::from(shown.to_vec()),
+        json!(["not_an_object", "7", 2, line])
+    );
+}

@@ -1,11 +1,14 @@
-//! JSON lines: one object a line, ended by LF or CRLF; blank lines are no records.
+//! JSON: one object a line, ended by LF or CRLF, blank lines being no records; or, with `multi_line`, documents.
+//!
+//! The rules for a record are the same for both.
 
+use super::documents::Documents;
 use super::rows::{Place, RecordFault, Rows};
 use super::text::lossless_text;
-use super::token::{self, Member, Token};
+use super::token::{self, Member, SyntaxFault, Token};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{RECORD_BYTES_MAX, infer};
-use crate::change::RejectReason;
+use crate::change::{FileFault, RejectReason};
 use arrow::datatypes::DataType;
 
 impl<'a> FieldValue<'a> for Token<'a> {
@@ -33,11 +36,8 @@ impl<'a> FieldValue<'a> for Token<'a> {
 }
 
 /// Reads all lines of `bytes` from `start` on.
-pub(super) fn read<'a>(bytes: &'a [u8], start: usize, rows: &mut Rows<'a>) {
-    let mut lines = LineReader {
-        shape: Vec::new(),
-        members: Vec::new(),
-    };
+pub(super) fn read_lines<'a>(bytes: &'a [u8], start: usize, rows: &mut Rows<'a>) {
+    let mut reader = RecordReader::new("line");
     let mut at = start;
     let mut line_number = 0;
     while at < bytes.len() {
@@ -49,43 +49,70 @@ pub(super) fn read<'a>(bytes: &'a [u8], start: usize, rows: &mut Rows<'a>) {
         if !line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             let place = Place {
                 line: Some(line_number),
-                offset: as_i64(at),
-                length: as_i64(line.len()).unwrap_or(0),
+                offset: i64::try_from(at).ok(),
+                length: i64::try_from(line.len()).unwrap_or(0),
             };
-            match lines.read(line, rows) {
-                Ok(()) => rows.take(place),
-                Err(fault) => {
-                    let raw = lossless_text(&line[..line.len().min(RECORD_BYTES_MAX)]);
-                    rows.refuse(place, fault, raw);
-                }
-            }
+            reader.read(place, line, rows);
         }
         at = end + 1;
     }
 }
 
-fn as_i64(size: usize) -> Option<i64> {
-    i64::try_from(size).ok()
+/// Reads all documents of `bytes` from `start` on; a fault means that their framing is lost.
+pub(super) fn read_documents<'a>(
+    bytes: &'a [u8],
+    start: usize,
+    rows: &mut Rows<'a>,
+) -> Result<(), FileFault> {
+    let mut reader = RecordReader::new("record");
+    let mut documents = Documents::new(bytes, start);
+    while let Some((place, record)) = documents.next().map_err(|fault| {
+        let detail = format!("line {}, byte {}: {}", fault.line, fault.at, fault.what);
+        FileFault::new(fault.reason, detail)
+    })? {
+        reader.read(place, record, rows);
+    }
+    Ok(())
 }
 
-/// Reads single lines; remembers the shape of the last, since the records of a feed are alike.
-struct LineReader<'a> {
+/// Reads single records; remembers the shape of the last, since the records of a feed are alike.
+struct RecordReader<'a> {
+    /// What a record is called.
+    unit: &'static str,
     /// The column at each place of the last record.
     shape: Vec<usize>,
     members: Vec<Member<'a>>,
 }
 
-impl<'a> LineReader<'a> {
-    /// Puts the values of a line into the slots of the present record.
-    fn read(&mut self, line: &'a [u8], rows: &mut Rows<'a>) -> Result<(), RecordFault> {
-        if line.len() > RECORD_BYTES_MAX {
-            return Err(too_large(line.len()));
+impl<'a> RecordReader<'a> {
+    fn new(unit: &'static str) -> Self {
+        RecordReader {
+            unit,
+            shape: Vec::new(),
+            members: Vec::new(),
         }
-        let line = std::str::from_utf8(line).map_err(|error| invalid_utf8(error.valid_up_to()))?;
-        token::object_line(line, &mut self.members).map_err(|fault| {
-            let detail = format!("byte {} of the line: {}", fault.at + 1, fault.what);
-            RecordFault::new(fault.reason, detail)
-        })?;
+    }
+
+    /// Makes a row or a reject of the record.
+    fn read(&mut self, place: Place, record: &'a [u8], rows: &mut Rows<'a>) {
+        match self.set(record, rows) {
+            Ok(()) => rows.take(place),
+            Err(fault) => {
+                let raw = lossless_text(&record[..record.len().min(RECORD_BYTES_MAX)]);
+                rows.refuse(place, fault, raw);
+            }
+        }
+    }
+
+    /// Puts the values of a record into the slots of the present one.
+    fn set(&mut self, record: &'a [u8], rows: &mut Rows<'a>) -> Result<(), RecordFault> {
+        if record.len() > RECORD_BYTES_MAX {
+            return Err(too_large(record.len()));
+        }
+        let record =
+            std::str::from_utf8(record).map_err(|error| invalid_utf8(error.valid_up_to()))?;
+        token::object_text(record, &mut self.members)
+            .map_err(|fault| self.syntax_fault(record, &fault))?;
         for (place, (name, value)) in self.members.iter().enumerate() {
             let expected = self
                 .shape
@@ -105,6 +132,26 @@ impl<'a> LineReader<'a> {
             }
         }
         Ok(())
+    }
+
+    fn syntax_fault(&self, record: &str, fault: &SyntaxFault) -> RecordFault {
+        let before = &record.as_bytes()[..fault.at];
+        let unit = self.unit;
+        let place = match memchr::memchr_iter(b'\n', before).count() {
+            0 => format!("byte {} of the {unit}", fault.at + 1),
+            feeds => format!(
+                "byte {} of the {unit}, its line {}",
+                fault.at + 1,
+                feeds + 1
+            ),
+        };
+        let hint = match fault.reason {
+            RejectReason::NotAnObject if unit == "line" => {
+                "; is the file JSON lines, one object per line? Other documents need json.multi_line = true"
+            }
+            _ => "",
+        };
+        RecordFault::new(fault.reason, format!("{place}: {}{hint}", fault.what))
     }
 }
 
@@ -182,6 +229,107 @@ mod tests {
             [(1, NotAnObject), (2, NotAnObject), (3, NotAnObject)]
         );
         assert!(array.rejects[0].detail.contains("JSON lines"));
+    }
+
+    fn documents(ddl: &str) -> Case {
+        let mut case = Case::json(ddl);
+        case.settings.json.multi_line = true;
+        case
+    }
+
+    #[test]
+    fn documents_whose_framing_is_lost_give_no_rows() {
+        let case = documents("a INT");
+        let (reason, detail) = case.fault("[\n{\"a\": 1},\n{\"a\": 2}\n");
+        assert_eq!(reason, ParkReason::TruncatedStream);
+        assert_eq!(
+            detail,
+            "line 1, byte 0: the array that begins here is never closed"
+        );
+        let (reason, detail) = case.fault("{\"a\": 1}\nhello\n{\"a\": 2}\n");
+        assert_eq!(reason, ParkReason::NotThisFormat);
+        assert_eq!(detail, "line 2, byte 9: expected an object");
+    }
+
+    #[test]
+    fn records_of_documents_keep_the_rules_and_name_their_places() {
+        let deep = format!("{{\"a\": {}{}}}", "[".repeat(70), "]".repeat(70));
+        let large = format!("{{\"s\": \"{}\"}}", "x".repeat(RECORD_BYTES_MAX));
+        let text = [
+            "\u{feff}[{\"a\": 1},\n 42, [{\"a\": 1}],\n {\n  \"a\": 2,\n  \"a\": 3\n }, {\"a\":\n NaN},",
+            &deep,
+            ", ",
+            &large,
+            "]\n{\n\"a\":\n4\n}",
+        ]
+        .concat();
+        let decoded = documents("a STRING, s STRING").read(&text);
+        let expected = [
+            (2, NotAnObject),
+            (3, NotAnObject),
+            (4, DuplicateKey),
+            (5, Malformed),
+            (6, TooDeep),
+            (7, TooLarge),
+        ];
+        assert_eq!(rejects(&decoded), expected);
+        assert_eq!(column(&decoded, "a"), ["1", "4"]);
+        let [element, array, twice, nan, ..] = &decoded.rejects[..] else {
+            panic!("six records are refused");
+        };
+        assert_eq!(
+            element.detail,
+            "byte 1 of the record: this is a number and no object"
+        );
+        assert_eq!(
+            (array.file_line, array.raw.as_str()),
+            (Some(2), "[{\"a\": 1}]")
+        );
+        assert_eq!(twice.file_line, Some(3));
+        assert_eq!(twice.raw, "{\n  \"a\": 2,\n  \"a\": 3\n }");
+        assert!(
+            twice
+                .detail
+                .starts_with("byte 15 of the record, its line 3: "),
+            "{}",
+            twice.detail
+        );
+        let start = text.find("{\"a\":\n NaN").unwrap();
+        assert_eq!(
+            (nan.file_line, nan.byte_offset),
+            (Some(6), Some(start as i64))
+        );
+        assert_eq!(decoded.raw(1), "{\n\"a\":\n4\n}");
+        let last = decoded.positions[1];
+        assert_eq!((last.file_row, last.file_line), (8, Some(8)));
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_refuse_their_record_in_a_document_and_park_it_between() {
+        let case = documents("a STRING");
+        let decoded = case.read(b"[{\"a\": \"caf\xe9\"}, {\"a\": \"x\"}]");
+        assert_eq!(rejects(&decoded), [(1, InvalidUtf8)]);
+        assert_eq!(column(&decoded, "a"), ["x"]);
+        assert_eq!(
+            case.fault(b"[{\"a\": \"x\"}\xe9]").0,
+            ParkReason::NotThisFormat
+        );
+    }
+
+    #[test]
+    fn one_document_or_an_array_or_many_hold_the_same_records_as_lines() {
+        let lines = "{\"a\": 1, \"b\": \"x\"}\n{\"a\": 2, \"b\": null}\n";
+        let array = "[\n  {\n    \"a\": 1,\n    \"b\": \"x\"\n  },\n  {\"a\": 2}\n]\n";
+        let joined = "{\"b\": \"x\", \"a\": 1}{\"a\": 2}";
+        let case = documents("a INT, b STRING");
+        for text in [lines, array, joined] {
+            let decoded = case.read(text);
+            assert_eq!(column(&decoded, "a"), ["1", "2"], "{text}");
+            assert_eq!(column(&decoded, "b"), ["x", "-"], "{text}");
+        }
+        for nothing in ["", "[]", "\n [ ]\n"] {
+            assert_eq!(case.read(nothing).rows.num_rows(), 0);
+        }
     }
 
     #[test]

@@ -63,13 +63,13 @@ pub(super) struct SyntaxFault {
     pub(super) what: String,
 }
 
-/// Reads the members of a line that should hold one object into `members`.
-pub(super) fn object_line<'a>(
-    line: &'a str,
+/// Reads the members of a text that should hold one object into `members`.
+pub(super) fn object_text<'a>(
+    text: &'a str,
     members: &mut Vec<Member<'a>>,
 ) -> Result<(), SyntaxFault> {
     members.clear();
-    let mut scanner = Scanner::new(line);
+    let mut scanner = Scanner::new(text);
     scanner.skip_blanks();
     if scanner.peek() != Some(b'{') {
         return Err(scanner.not_an_object());
@@ -356,13 +356,10 @@ impl<'a> Scanner<'a> {
                 Ok(token) => token.written(),
             },
         };
-        let what = format!(
-            "the line is {kind} and no object; is the file JSON lines, one object per line?"
-        );
         SyntaxFault {
             reason: RejectReason::NotAnObject,
             at,
-            what,
+            what: format!("this is {kind} and no object"),
         }
     }
 
@@ -405,12 +402,12 @@ mod tests {
     use super::*;
 
     fn reason(line: &str) -> RejectReason {
-        object_line(line, &mut Vec::new()).unwrap_err().reason
+        object_text(line, &mut Vec::new()).unwrap_err().reason
     }
 
     fn read(line: &str) -> Vec<(String, String)> {
         let mut members = Vec::new();
-        object_line(line, &mut members).unwrap();
+        object_text(line, &mut members).unwrap();
         members
             .iter()
             .map(|(name, value)| (name.to_string(), value.as_json().to_string()))
@@ -444,7 +441,7 @@ mod tests {
             ("}", 0),
             ("{", 1),
         ] {
-            let fault = object_line(line, &mut Vec::new()).unwrap_err();
+            let fault = object_text(line, &mut Vec::new()).unwrap_err();
             assert_eq!(
                 (fault.reason, fault.at),
                 (RejectReason::Malformed, at),

@@ -45,7 +45,7 @@ pub fn values_of_record(
     let (date, timestamp) = (&json.date_format, &json.timestamp_format);
     let mut reader = reader(date.as_deref(), timestamp.as_deref()).ok()?;
     let mut members = Vec::new();
-    token::object_line(raw, &mut members).ok()?;
+    token::object_text(raw, &mut members).ok()?;
     let value = |field: &FieldRef| {
         let (_, token) = members.iter().find(|(name, _)| name == field.name())?;
         if *token == Token::Null {

@@ -173,6 +173,7 @@ fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
             .filter(|text| !text.is_empty()),
         csv: csv(reader),
         json: JsonSettings {
+            multi_line: reader.boolean("source.json.multi_line", false),
             timestamp_format: time_format(reader, "source.json.timestamp_format"),
             date_format: time_format(reader, "source.json.date_format"),
         },

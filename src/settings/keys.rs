@@ -189,7 +189,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(
         "source.json.multi_line",
         "json-multi-line",
-        "One document instead of a record per line: false",
+        "Documents over several lines instead of one object a line: true or false [default: false]",
     ),
     key(
         "source.json.encoding",

@@ -642,7 +642,6 @@ mod tests {
         let cases = [
             ("source", "envelope = \"debezium\""),
             ("source", "format = \"avro\""),
-            ("source.json", "multi_line = true"),
             ("source.csv", "encoding = \"latin1\""),
         ];
         for (table, line) in cases {

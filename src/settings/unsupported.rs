@@ -15,7 +15,6 @@ enum Refused {
 const NOT_YET: &[(&str, Refused)] = &[
     ("source.format", Refused::Words(&["avro"])),
     ("source.envelope", Refused::Words(ENVELOPES)),
-    ("source.json.multi_line", Refused::Words(&["true"])),
     ("source.json.encoding", Refused::AllBut(UTF_8)),
     ("source.csv.encoding", Refused::AllBut(UTF_8)),
 ];
