@@ -72,7 +72,7 @@ pub enum RejectReason {
     TooDeep,
     /// Larger than the limit.
     TooLarge,
-    /// Not UTF-8.
+    /// Not UTF-8, or not the encoding that is set.
     InvalidUtf8,
     /// A name stands twice in one object.
     DuplicateKey,
@@ -125,7 +125,7 @@ pub enum ParkReason {
     UnclosedQuote,
     /// The bytes are not of the format.
     NotThisFormat,
-    /// The text is in an encoding that is not supported.
+    /// The text is in another encoding than the settings say.
     UnsupportedEncoding,
     /// More refused records than `max_bad_records`, `max_bad_percent` or `on_bad_record` allow.
     TooManyBadRecords,

@@ -9,6 +9,7 @@ mod arrow_value;
 mod columns;
 mod csv;
 mod documents;
+mod encoding;
 mod escape;
 mod format;
 mod head;
@@ -30,7 +31,7 @@ pub use typed::{shows_columns, value_of_text, values_of_record};
 
 use crate::change::{FileFault, ParkReason, Reject};
 use crate::schema::TableSchema;
-use crate::settings::{SnapshotVersion, SourceSettings};
+use crate::settings::{SnapshotVersion, SourceSettings, TextEncoding};
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use bytes::Bytes;
@@ -49,9 +50,9 @@ pub struct RowPosition {
     pub file_row: i64,
     /// The physical line, from 1; `None` where the format has no lines.
     pub file_line: Option<i64>,
-    /// First byte of the record in the unpacked file; `None` where the format has no such place.
+    /// First byte of the record in the unpacked file, whatever its encoding; `None` where the format has no such place.
     pub byte_offset: Option<i64>,
-    /// Length of the record in bytes, without its line end.
+    /// Length of the record in bytes of the file, without its line end.
     pub byte_length: i64,
 }
 
@@ -69,6 +70,8 @@ pub struct Decoded {
     pub new_columns: Vec<NewColumn>,
     /// The unpacked bytes that `positions` point into; empty for formats without such places.
     pub text: Bytes,
+    /// How they are to be read.
+    pub encoding: TextEncoding,
 }
 
 /// Decodes one whole file. Nothing is written anywhere.
@@ -87,40 +90,8 @@ pub fn decode(
     }
     let (format, bytes) = format::open(path, bytes, settings)?;
     let decoded = match format {
-        FileFormat::Json => {
-            let start = format::text_start(&bytes)?;
-            let formats = &settings.json;
-            let mut rows = Rows::new(
-                path,
-                schema,
-                settings,
-                reader(
-                    formats.date_format.as_deref(),
-                    formats.timestamp_format.as_deref(),
-                )?,
-            );
-            if settings.json.multi_line {
-                json::read_documents(&bytes, start, &mut rows)?;
-            } else {
-                json::read_lines(&bytes, start, &mut rows);
-            }
-            rows.finish(bytes.clone())?
-        }
-        FileFormat::Csv { delimiter } => {
-            let start = format::text_start(&bytes)?;
-            let formats = &settings.csv;
-            let mut rows = Rows::new(
-                path,
-                schema,
-                settings,
-                reader(
-                    formats.date_format.as_deref(),
-                    formats.timestamp_format.as_deref(),
-                )?,
-            );
-            csv::read(&bytes, start, settings, delimiter, &mut rows)?;
-            rows.finish(bytes.clone())?
-        }
+        FileFormat::Json => decode_json(path, &bytes, schema, settings)?,
+        FileFormat::Csv { delimiter } => decode_csv(path, &bytes, schema, settings, delimiter)?,
         FileFormat::Parquet => {
             let loaded = parquet::load(&bytes)?;
             let mut rows = Rows::new(path, schema, settings, reader(None, None)?);
@@ -135,6 +106,45 @@ pub fn decode(
 /// The type that a new column of CSV gets from one field.
 pub fn text_type(text: &str) -> DataType {
     infer::text_type(text, &ValueReader::new(TimeFormats::default()))
+}
+
+fn decode_json(
+    path: &str,
+    bytes: &Bytes,
+    schema: &TableSchema,
+    settings: &SourceSettings,
+) -> Result<Decoded, FileFault> {
+    let dialect = &settings.json;
+    let text = encoding::read(bytes, dialect.encoding)?;
+    let values = reader(
+        dialect.date_format.as_deref(),
+        dialect.timestamp_format.as_deref(),
+    )?;
+    let mut rows = Rows::new(path, schema, settings, values).of_text(text.origin());
+    if dialect.multi_line {
+        json::read_documents(&text.bytes, text.start, &mut rows)?;
+    } else {
+        json::read_lines(&text.bytes, text.start, &mut rows);
+    }
+    rows.finish(bytes.clone())
+}
+
+fn decode_csv(
+    path: &str,
+    bytes: &Bytes,
+    schema: &TableSchema,
+    settings: &SourceSettings,
+    delimiter: u8,
+) -> Result<Decoded, FileFault> {
+    let dialect = &settings.csv;
+    let text = encoding::read(bytes, dialect.encoding)?;
+    let values = reader(
+        dialect.date_format.as_deref(),
+        dialect.timestamp_format.as_deref(),
+    )?;
+    let mut rows = Rows::new(path, schema, settings, values).of_text(text.origin());
+    csv::read(&text.bytes, text.start, settings, delimiter, &mut rows)?;
+    rows.finish(bytes.clone())
 }
 
 fn reader(
@@ -183,7 +193,7 @@ impl Decoded {
             .text
             .get(start..start.saturating_add(length))
             .unwrap_or_default();
-        text::lossless_text(bytes)
+        encoding::lossless(bytes, self.encoding)
     }
 }
 

@@ -3,6 +3,7 @@
 //! What is typed (a settings file, flags) becomes [`Settings`] before anything in the world is touched.
 
 mod check;
+mod encoding;
 mod file;
 mod keys;
 mod load;
@@ -11,6 +12,7 @@ mod rules;
 mod unsupported;
 mod value;
 
+pub use encoding::TextEncoding;
 pub use keys::{SETTING_KEYS, SettingKey};
 pub(crate) use load::as_name;
 pub use load::{FlagValue, Request};
@@ -109,6 +111,8 @@ pub struct CsvSettings {
     pub escape: Option<u8>,
     /// An unquoted field of this text is NULL; the empty field always is.
     pub null_value: Option<String>,
+    /// How characters are written as bytes.
+    pub encoding: TextEncoding,
     /// A quoted field may hold line breaks.
     pub multi_line: bool,
     /// Lines that start with this byte are no records.
@@ -127,6 +131,7 @@ impl Default for CsvSettings {
             quote: Some(b'"'),
             escape: None,
             null_value: None,
+            encoding: TextEncoding::Utf8,
             multi_line: true,
             comment: None,
             date_format: None,
@@ -140,6 +145,8 @@ impl Default for CsvSettings {
 pub struct JsonSettings {
     /// A file holds documents, each an object or an array of objects; otherwise one object a line.
     pub multi_line: bool,
+    /// How characters are written as bytes.
+    pub encoding: TextEncoding,
     /// chrono format of timestamps; `None` is ISO 8601.
     pub timestamp_format: Option<String>,
     /// chrono format of dates; `None` is ISO 8601.

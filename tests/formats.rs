@@ -520,3 +520,39 @@ fn json_documents_over_many_lines_load_like_lines() {
         json!(["not_an_object", "7", 2, line])
     );
 }
+
+#[test]
+fn text_in_other_encodings_loads_with_places_in_the_file() {
+    let utf16 = |text: &str| -> Vec<u8> {
+        let marked = "\u{feff}".to_string() + text;
+        marked.encode_utf16().flat_map(u16::to_le_bytes).collect()
+    };
+    let program = pipeline(
+        "format = \"auto\"\n[pipeline.orders.source.csv]\nencoding = \"Latin1\"\n\
+         [pipeline.orders.source.json]\nencoding = \"utf-16\"",
+    );
+    let lines = order("I", 1, "b\u{e9}", 100, 1) + "\u{1f600}\n" + &order("I", 2, "new", 100, 1);
+    program.drop_file("a.jsonl.gz", gzip(&utf16(&lines)));
+    program.drop_file(
+        "b.csv",
+        b"op,order_id,status,amount,seq\nI,3,b\xe9,1.00,1\n",
+    );
+    program.drop_file("plain.jsonl", order("I", 4, "new", 100, 1));
+    program.drop_file(
+        "marked.csv",
+        "\u{feff}op,order_id,status,amount,seq\nI,5,b,1.00,1\n",
+    );
+    assert_eq!(program.run(), 3);
+    let expected = [(1, "b\u{e9}"), (2, "new"), (3, "b\u{e9}")];
+    assert_eq!(
+        program.silver(),
+        expected.map(|(key, status)| row(key, status, "1.00", 1, false))
+    );
+    for path in ["plain.jsonl", "marked.csv"] {
+        assert_eq!(program.file(path), "parked unsupported_encoding");
+    }
+    let refused = program.quarantine();
+    let shown = ["raw", "file_line", "byte_offset"].map(|name| refused[0][name].clone());
+    let offset = 2 + 2 * order("I", 1, "e", 100, 1).len() + 2;
+    assert_eq!(Value::from(shown.to_vec()), json!(["\u{1f600}", 2, offset]));
+}

@@ -3,7 +3,7 @@
 //! A record that is broken stays one record; a quote that is never closed costs the whole file, because nobody can
 //! say where the next record begins.
 
-use super::json::{invalid_utf8, too_large};
+use super::json::too_large;
 use super::rows::{Place, RecordFault, Rows};
 use super::text::{json_text, lossless_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
@@ -15,6 +15,7 @@ use arrow::datatypes::DataType;
 use memchr::{memchr, memchr2, memchr3};
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::str::Utf8Error;
 
 /// A field as read; a value without quotes may be NULL.
 #[derive(Clone, Debug)]
@@ -89,10 +90,7 @@ pub(super) fn read<'a>(
     while let Some(record) = framer.next(&mut fields)? {
         match read_record(&record, &fields, &targets, dialect, rows) {
             Ok(()) => rows.take(record.place),
-            Err(fault) => {
-                let raw = lossless_text(&record.bytes[..record.bytes.len().min(RECORD_BYTES_MAX)]);
-                rows.refuse(record.place, fault, raw);
-            }
+            Err(fault) => rows.refuse_text(record.place, fault),
         }
     }
     Ok(())
@@ -148,7 +146,7 @@ fn header_targets<'a>(
     for field in fields {
         let name = field
             .text(dialect)
-            .map_err(|_| not_a_header("it is not UTF-8"))?
+            .map_err(|_| not_a_header(&format!("it is not {}", rows.encoding().name())))?
             .into_owned();
         // A delimiter at the end of every line makes columns without a name; a value in one is refused with its record.
         if !name.is_empty() && !seen.insert(name.clone()) {
@@ -188,7 +186,7 @@ fn read_record<'a>(
         return Err(too_large(record.bytes.len()));
     }
     if let Err(error) = std::str::from_utf8(record.bytes) {
-        return Err(invalid_utf8(error.valid_up_to()));
+        return Err(rows.not_text(record.bytes, error.valid_up_to()));
     }
     if let Some(fault) = &record.fault {
         return Err(fault.clone());
@@ -202,7 +200,9 @@ fn read_record<'a>(
         return Err(RecordFault::new(RejectReason::ColumnCount, detail));
     }
     for (field, target) in fields.iter().zip(targets) {
-        let text = field.text(dialect)?;
+        let text = field
+            .text(dialect)
+            .map_err(|error| rows.not_text(field.bytes, error.valid_up_to()))?;
         let null_word = dialect.null_value.as_deref();
         let is_null = !field.is_quoted && (text.is_empty() || null_word == Some(&*text));
         let value = CsvValue { text, is_null };
@@ -234,9 +234,8 @@ struct RawField<'a> {
 }
 
 impl<'a> RawField<'a> {
-    fn text(&self, dialect: &CsvSettings) -> Result<Cow<'a, str>, RecordFault> {
-        let text =
-            std::str::from_utf8(self.bytes).map_err(|error| invalid_utf8(error.valid_up_to()))?;
+    fn text(&self, dialect: &CsvSettings) -> Result<Cow<'a, str>, Utf8Error> {
+        let text = std::str::from_utf8(self.bytes)?;
         let Some(quote) = dialect.quote.filter(|_| self.has_escapes) else {
             return Ok(Cow::Borrowed(text));
         };
@@ -254,7 +253,7 @@ impl<'a> RawField<'a> {
         }
         String::from_utf8(bytes)
             .map(Cow::Owned)
-            .map_err(|error| invalid_utf8(error.utf8_error().valid_up_to()))
+            .map_err(|error| error.utf8_error())
     }
 }
 
@@ -309,8 +308,8 @@ impl<'a> Framer<'a, '_> {
         self.line += 1;
         let place = Place {
             line: Some(line),
-            offset: i64::try_from(start).ok(),
-            length: i64::try_from(bytes.len()).unwrap_or_default(),
+            offset: Some(start),
+            length: bytes.len(),
         };
         Ok(Record {
             place,
@@ -420,7 +419,7 @@ fn malformed(line: i64, what: &str) -> RecordFault {
 mod tests {
     use crate::change::{ParkReason, RejectReason::*};
     use crate::decode::testing::*;
-    use crate::settings::{Format, SchemaEvolutionMode};
+    use crate::settings::{Format, SchemaEvolutionMode, TextEncoding};
 
     fn strings(values: &[(&str, &str)]) -> Vec<(String, String)> {
         values
@@ -487,6 +486,56 @@ mod tests {
         let decoded = Case::csv("a STRING, b STRING").read(b"a,b\nx,1\ncaf\xe9,2\n");
         assert_eq!(rejects(&decoded), [(2, InvalidUtf8)]);
         assert_eq!(decoded.rejects[0].raw, "caf\\xE9,2");
+    }
+
+    #[test]
+    fn other_encodings_refuse_what_they_cannot_mean_and_name_its_place() {
+        let mut case = Case::csv("a STRING, b STRING");
+        case.settings.csv.encoding = TextEncoding::Utf16;
+        let text = "\u{feff}a,b\n\u{e9},\u{1f600}\n\u{e0},x\ny,z\n";
+        let mut bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let broken = bytes.len() - 8 * 2;
+        bytes[broken..broken + 2].copy_from_slice(&[0xDC, 0]);
+        let decoded = case.read(&bytes);
+        assert_eq!(rejects(&decoded), [(2, InvalidUtf8)]);
+        let reject = &decoded.rejects[0];
+        assert_eq!(reject.detail, "character 1 of the record is not UTF-16BE");
+        assert_eq!(
+            (reject.file_line, reject.byte_offset),
+            (Some(3), Some(broken as i64))
+        );
+        assert_eq!(reject.raw, "\\xDC\\x00,x");
+        assert_eq!(column(&decoded, "a"), ["\u{e9}", "y"]);
+        assert_eq!(column(&decoded, "b"), ["\u{1f600}", "z"]);
+        let second = decoded.positions[1];
+        assert_eq!(
+            (second.byte_offset, second.byte_length),
+            (Some(bytes.len() as i64 - 8), 6)
+        );
+        assert_eq!(decoded.raw(0), "\u{e9},\u{1f600}");
+        let header = [&[0xFE, 0xFF, 0xDC, 0], &bytes[4..]].concat();
+        assert_eq!(case.fault(header).0, ParkReason::NotThisFormat);
+        bytes.pop();
+        assert_eq!(
+            rejects(&case.read(&bytes)),
+            [(2, InvalidUtf8), (3, InvalidUtf8)]
+        );
+    }
+
+    #[test]
+    fn one_byte_encodings_give_their_characters() {
+        let mut case = Case::csv("a STRING, b INT");
+        case.settings.csv.encoding = TextEncoding::Latin1;
+        let decoded = case.read(b"a,b\n\"caf\xe9\n\xfc\",1\n\xa4,x\n\xa4,2\n");
+        assert_eq!(column(&decoded, "a"), ["caf\u{e9}\n\u{fc}", "\u{a4}"]);
+        assert_eq!(decoded.raw(0), "\"caf\u{e9}\n\u{fc}\",1");
+        assert_eq!(decoded.rejects[0].raw, "\u{a4},x");
+        let places = decoded.positions.iter().map(|p| p.byte_offset.unwrap());
+        assert_eq!(places.collect::<Vec<_>>(), [4, 19]);
+        case.settings.csv.encoding = TextEncoding::Ascii;
+        let decoded = case.read("a,b\n\u{e9},1\ne,2\n");
+        assert_eq!(rejects(&decoded), [(1, InvalidUtf8)]);
+        assert_eq!(decoded.rejects[0].raw, "\\xC3\\xA9,1");
     }
 
     #[test]

@@ -94,8 +94,8 @@ impl<'a> Documents<'a> {
         let bytes = &self.bytes[start..self.at];
         let place = Place {
             line: Some(line),
-            offset: i64::try_from(start).ok(),
-            length: i64::try_from(bytes.len()).unwrap_or_default(),
+            offset: Some(start),
+            length: bytes.len(),
         };
         Ok((place, bytes))
     }
@@ -216,11 +216,8 @@ mod tests {
         let mut documents = Documents::new(text.as_bytes(), 0);
         let mut records = Vec::new();
         while let Some((place, bytes)) = documents.next()? {
-            let start = place.offset.unwrap() as usize;
-            assert_eq!(
-                &text.as_bytes()[start..start + place.length as usize],
-                bytes
-            );
+            let start = place.offset.unwrap();
+            assert_eq!(&text.as_bytes()[start..start + place.length], bytes);
             records.push((place.line.unwrap(), std::str::from_utf8(bytes).unwrap()));
         }
         Ok(records)

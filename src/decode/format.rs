@@ -2,8 +2,8 @@
 //!
 //! What plainly is something else is refused here as a whole, before a single record is looked at.
 
-use super::parquet;
 use super::unpack::{UNPACKED_BYTES_MAX, split_packing, unpack};
+use super::{encoding, parquet};
 use crate::change::{FileFault, ParkReason};
 use crate::settings::{Format, SourceSettings};
 use bytes::Bytes;
@@ -15,19 +15,6 @@ pub(super) enum FileFormat {
     Csv { delimiter: u8 },
     Parquet,
 }
-
-const UTF8_BOM: &[u8] = &[0xEF, 0xBB, 0xBF];
-
-/// Encodings that are known by their first bytes; UTF-32 before UTF-16, which begins alike.
-const FOREIGN_BOMS: [(&[u8], &str); 4] = [
-    (&[0xFF, 0xFE, 0, 0], "UTF-32LE"),
-    (&[0, 0, 0xFE, 0xFF], "UTF-32BE"),
-    (&[0xFF, 0xFE], "UTF-16LE"),
-    (&[0xFE, 0xFF], "UTF-16BE"),
-];
-
-/// So many characters must alternate with zeros to be taken for UTF-16 without a mark.
-const UNITS_SEEN: usize = 4;
 
 /// The first bytes of formats that are neither JSON nor CSV.
 const FOREIGN_MAGIC: [(&[u8], &str); 9] = [
@@ -80,7 +67,7 @@ pub(super) fn open(
         Format::Auto => match extension.as_str() {
             "json" | "jsonl" | "ndjson" => FileFormat::Json,
             "csv" | "tsv" => csv,
-            _ => sniff(&bytes)?,
+            _ => sniff(&bytes, settings)?,
         },
     };
     Ok((format, bytes))
@@ -109,9 +96,9 @@ fn delimiter_of(extension: &str, settings: &SourceSettings) -> u8 {
 }
 
 /// A file whose name says nothing: only JSON shows itself by its first byte.
-fn sniff(bytes: &[u8]) -> Result<FileFormat, FileFault> {
-    let start = text_start(bytes)?;
-    match bytes[start..]
+fn sniff(bytes: &Bytes, settings: &SourceSettings) -> Result<FileFormat, FileFault> {
+    let text = encoding::read(bytes, settings.json.encoding)?;
+    match text.bytes[text.start..]
         .iter()
         .find(|byte| !byte.is_ascii_whitespace())
     {
@@ -119,48 +106,6 @@ fn sniff(bytes: &[u8]) -> Result<FileFormat, FileFault> {
         Some(_) => Err(not_this(
             "neither the name nor the first bytes tell the format; set it, or name the file so",
         )),
-    }
-}
-
-/// Where the text begins, behind a UTF-8 mark; other encodings are a fault.
-pub(super) fn text_start(bytes: &[u8]) -> Result<usize, FileFault> {
-    let unsupported = |encoding: &str| {
-        let detail = format!("the text is {encoding}, only UTF-8 is read");
-        Err(FileFault::new(ParkReason::UnsupportedEncoding, detail))
-    };
-    if bytes.starts_with(UTF8_BOM) {
-        return Ok(UTF8_BOM.len());
-    }
-    if let Some((_, encoding)) = FOREIGN_BOMS.iter().find(|(bom, _)| bytes.starts_with(bom)) {
-        return unsupported(encoding);
-    }
-    match unmarked_encoding(bytes) {
-        Some(encoding) => unsupported(encoding),
-        None => Ok(0),
-    }
-}
-
-/// Zeros between the first characters betray wide encodings.
-fn unmarked_encoding(bytes: &[u8]) -> Option<&'static str> {
-    let all_of = |width: usize, filled: usize| {
-        let mut units = bytes.chunks_exact(width).take(UNITS_SEEN);
-        units.len() == UNITS_SEEN
-            && units.all(|unit| {
-                unit.iter()
-                    .enumerate()
-                    .all(|(i, byte)| (*byte != 0) == (i == filled))
-            })
-    };
-    if all_of(4, 0) {
-        Some("UTF-32LE")
-    } else if all_of(4, 3) {
-        Some("UTF-32BE")
-    } else if all_of(2, 0) {
-        Some("UTF-16LE")
-    } else if all_of(2, 1) {
-        Some("UTF-16BE")
-    } else {
-        None
     }
 }
 
@@ -224,20 +169,5 @@ mod tests {
         ] {
             assert_eq!(chosen(Format::Auto, path, bytes), Ok(format), "{path}");
         }
-    }
-
-    #[test]
-    fn only_text_that_is_wide_is_taken_for_wide() {
-        assert_eq!(text_start(b"\xEF\xBB\xBFa"), Ok(3));
-        assert_eq!(text_start(b"a\0b,c\0d"), Ok(0));
-        assert_eq!(text_start(b"\0\0\0\0\0\0\0\0"), Ok(0));
-        let wide = text_start(b"\0a\0,\0b\0\n").unwrap_err();
-        assert!(wide.detail.contains("UTF-16BE"));
-        assert!(
-            text_start(b"\xFF\xFE\0\0a\0\0\0")
-                .unwrap_err()
-                .detail
-                .contains("UTF-32LE")
-        );
     }
 }

@@ -3,6 +3,7 @@
 //! Of a file of any size only a bounded part comes into memory, and of that only whole records are decoded, in the way of
 //! `decode`. What is learned from it is left to the caller.
 
+use super::encoding;
 use super::format::{self, FileFormat};
 use super::parquet::{self, Part};
 use super::rows::Rows;
@@ -88,7 +89,7 @@ impl Head {
             format: Format::Auto,
             ..settings.clone()
         };
-        format::text_start(bytes)?;
+        encoding::utf8_start(bytes)?;
         Ok(
             match format::open(&self.name, bytes.clone(), &settings)?.0 {
                 FileFormat::Json => Format::Json,
@@ -103,7 +104,7 @@ impl Head {
         match &self.content {
             Content::Text { bytes, is_whole } => {
                 let end = end_of_records(bytes, *is_whole, dialect.quote, records_max);
-                let records = format::text_start(bytes)
+                let records = encoding::utf8_start(bytes)
                     .map(|start| csv::first_records(&bytes[..end], start, dialect, records_max));
                 records.unwrap_or_default()
             }

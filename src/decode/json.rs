@@ -4,7 +4,6 @@
 
 use super::documents::Documents;
 use super::rows::{Place, RecordFault, Rows};
-use super::text::lossless_text;
 use super::token::{self, Member, SyntaxFault, Token};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{RECORD_BYTES_MAX, infer};
@@ -49,8 +48,8 @@ pub(super) fn read_lines<'a>(bytes: &'a [u8], start: usize, rows: &mut Rows<'a>)
         if !line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             let place = Place {
                 line: Some(line_number),
-                offset: i64::try_from(at).ok(),
-                length: i64::try_from(line.len()).unwrap_or(0),
+                offset: Some(at),
+                length: line.len(),
             };
             reader.read(place, line, rows);
         }
@@ -66,13 +65,17 @@ pub(super) fn read_documents<'a>(
 ) -> Result<(), FileFault> {
     let mut reader = RecordReader::new("record");
     let mut documents = Documents::new(bytes, start);
-    while let Some((place, record)) = documents.next().map_err(|fault| {
-        let detail = format!("line {}, byte {}: {}", fault.line, fault.at, fault.what);
-        FileFault::new(fault.reason, detail)
-    })? {
-        reader.read(place, record, rows);
+    loop {
+        match documents.next() {
+            Ok(Some((place, record))) => reader.read(place, record, rows),
+            Ok(None) => return Ok(()),
+            Err(fault) => {
+                let at = rows.in_file(fault.at);
+                let detail = format!("line {}, byte {at}: {}", fault.line, fault.what);
+                return Err(FileFault::new(fault.reason, detail));
+            }
+        }
     }
-    Ok(())
 }
 
 /// Reads single records; remembers the shape of the last, since the records of a feed are alike.
@@ -97,10 +100,7 @@ impl<'a> RecordReader<'a> {
     fn read(&mut self, place: Place, record: &'a [u8], rows: &mut Rows<'a>) {
         match self.set(record, rows) {
             Ok(()) => rows.take(place),
-            Err(fault) => {
-                let raw = lossless_text(&record[..record.len().min(RECORD_BYTES_MAX)]);
-                rows.refuse(place, fault, raw);
-            }
+            Err(fault) => rows.refuse_text(place, fault),
         }
     }
 
@@ -109,8 +109,8 @@ impl<'a> RecordReader<'a> {
         if record.len() > RECORD_BYTES_MAX {
             return Err(too_large(record.len()));
         }
-        let record =
-            std::str::from_utf8(record).map_err(|error| invalid_utf8(error.valid_up_to()))?;
+        let record = std::str::from_utf8(record)
+            .map_err(|error| rows.not_text(record, error.valid_up_to()))?;
         token::object_text(record, &mut self.members)
             .map_err(|fault| self.syntax_fault(record, &fault))?;
         for (place, (name, value)) in self.members.iter().enumerate() {
@@ -162,20 +162,12 @@ pub(super) fn too_large(length: usize) -> RecordFault {
     RecordFault::new(RejectReason::TooLarge, detail)
 }
 
-/// The record is not UTF-8 behind `valid` bytes.
-pub(super) fn invalid_utf8(valid: usize) -> RecordFault {
-    RecordFault::new(
-        RejectReason::InvalidUtf8,
-        format!("byte {} of the record is not UTF-8", valid + 1),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use crate::change::{ParkReason, RejectReason::*};
     use crate::decode::testing::*;
     use crate::decode::{RECORD_BYTES_MAX, decode};
-    use crate::settings::SchemaEvolutionMode;
+    use crate::settings::{SchemaEvolutionMode, TextEncoding};
     use std::io::Write;
 
     fn order(id: u32, rest: &str) -> String {
@@ -507,6 +499,17 @@ mod tests {
             .flat_map(|c| (c as u32).to_be_bytes())
             .collect();
         assert!(Case::json("a INT").fault(utf32).1.contains("UTF-32BE"));
+        let mut case = Case::json("a INT");
+        case.settings.json.encoding = TextEncoding::Utf16;
+        for bytes in [&utf16, &marked] {
+            assert_eq!(column(&case.read(bytes), "a"), ["1"]);
+        }
+        case.settings.json.multi_line = true;
+        let open: Vec<u8> = "\u{feff}{\"a\": 1}\n\u{e9}"
+            .encode_utf16()
+            .flat_map(u16::to_be_bytes)
+            .collect();
+        assert_eq!(case.fault(open).1, "line 2, byte 20: expected an object");
     }
 
     #[test]

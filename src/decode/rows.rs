@@ -4,9 +4,10 @@
 //! that is taken can bring a new column.
 
 use super::columns::Column;
+use super::encoding::Origin;
 use super::text::{json_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
-use super::{Decoded, RowPosition};
+use super::{Decoded, RECORD_BYTES_MAX, RowPosition};
 use crate::change::{
     FILE_PATH, FileFault, PRESENT_COLUMNS, ParkReason, RESCUED_DATA, Reject, RejectReason,
     SNAPSHOT_VERSION,
@@ -14,6 +15,7 @@ use crate::change::{
 use crate::schema::{Lookup, NewColumn, TableSchema, check_column_name, ddl_type, widen};
 use crate::settings::{
     AbsentColumns, OnTypeMismatch, SchemaEvolutionMode, SnapshotVersion, SourceSettings,
+    TextEncoding,
 };
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -43,10 +45,10 @@ impl RecordFault {
 pub(super) struct Place {
     /// The physical line, from 1.
     pub(super) line: Option<i64>,
-    /// The first byte in the unpacked file.
-    pub(super) offset: Option<i64>,
-    /// Bytes without the line end.
-    pub(super) length: i64,
+    /// The first byte in the text.
+    pub(super) offset: Option<usize>,
+    /// Bytes of the text without the line end.
+    pub(super) length: usize,
 }
 
 /// A name that the schema lacks, as met in this file.
@@ -65,6 +67,8 @@ struct Arrival {
 pub(super) struct Rows<'a> {
     path: &'a str,
     schema: &'a TableSchema,
+    /// Of the text; `None` where the format is none.
+    origin: Option<Origin<'a>>,
     mode: SchemaEvolutionMode,
     on_type_mismatch: OnTypeMismatch,
     infers: bool,
@@ -109,6 +113,7 @@ impl<'a> Rows<'a> {
         Rows {
             path,
             schema,
+            origin: None,
             mode: settings.schema_evolution_mode,
             on_type_mismatch: settings.on_type_mismatch,
             infers: settings.infer_column_types,
@@ -132,6 +137,27 @@ impl<'a> Rows<'a> {
             arriving: Vec::new(),
             presence: Presence::of(schema, settings.absent_columns),
             snapshot: snapshot_of(path, schema, settings),
+        }
+    }
+
+    /// The same for a text.
+    pub(super) fn of_text(mut self, origin: Origin<'a>) -> Self {
+        self.origin = Some(origin);
+        self
+    }
+
+    /// How the text was encoded.
+    pub(super) fn encoding(&self) -> TextEncoding {
+        self.origin
+            .as_ref()
+            .map_or(TextEncoding::Utf8, |origin| origin.encoding)
+    }
+
+    /// The byte of the file for a byte of the text.
+    pub(super) fn in_file(&mut self, place: usize) -> usize {
+        match &mut self.origin {
+            Some(origin) => origin.in_file(place),
+            None => place,
         }
     }
 
@@ -283,13 +309,17 @@ impl<'a> Rows<'a> {
 
     /// Ends the present record: none of it becomes a row.
     pub(super) fn refuse(&mut self, place: Place, fault: RecordFault, raw: String) {
+        let position = self.position(place);
+        self.reject(position, fault, raw);
+    }
+
+    fn reject(&mut self, position: RowPosition, fault: RecordFault, raw: String) {
         self.slots.fill(Cell::Null);
         self.leftovers.clear();
         self.arriving.clear();
         if let Some(presence) = &mut self.presence {
             presence.clear();
         }
-        let position = self.position(place);
         self.rejects.push(Reject {
             file_row: position.file_row,
             file_line: position.file_line,
@@ -300,13 +330,56 @@ impl<'a> Rows<'a> {
         });
     }
 
-    fn position(&self, place: Place) -> RowPosition {
+    /// Ends the present record of a text: none of it becomes a row.
+    pub(super) fn refuse_text(&mut self, place: Place, fault: RecordFault) {
+        let position = self.position(place);
+        let start = position
+            .byte_offset
+            .and_then(|start| usize::try_from(start).ok());
+        let length = usize::try_from(position.byte_length).unwrap_or(0);
+        let raw = match (&self.origin, start) {
+            (Some(origin), Some(start)) => {
+                origin.lossless(start, start + length.min(RECORD_BYTES_MAX))
+            }
+            _ => String::new(),
+        };
+        self.reject(position, fault, raw);
+    }
+
+    /// Why a record is no text; its first `valid` bytes are.
+    pub(super) fn not_text(&self, record: &[u8], valid: usize) -> RecordFault {
+        let encoding = self.encoding();
+        let detail = match (encoding, record.get(..valid).map(std::str::from_utf8)) {
+            (TextEncoding::Utf8, _) | (_, None | Some(Err(_))) => {
+                format!(
+                    "byte {} of the record is not {}",
+                    valid + 1,
+                    encoding.name()
+                )
+            }
+            (_, Some(Ok(text))) => {
+                let number = text.chars().count() + 1;
+                format!(
+                    "character {number} of the record is not {}",
+                    encoding.name()
+                )
+            }
+        };
+        RecordFault::new(RejectReason::InvalidUtf8, detail)
+    }
+
+    fn position(&mut self, place: Place) -> RowPosition {
         let number = self.positions.len() + self.rejects.len() + 1;
+        let start = place.offset.map(|offset| self.in_file(offset));
+        let end = place
+            .offset
+            .map(|offset| self.in_file(offset + place.length));
+        let length = end.zip(start).map_or(0, |(end, start)| end - start);
         RowPosition {
             file_row: i64::try_from(number).expect("records are fewer than bytes"),
             file_line: place.line,
-            byte_offset: place.offset,
-            byte_length: place.length,
+            byte_offset: start.and_then(|start| i64::try_from(start).ok()),
+            byte_length: i64::try_from(length).unwrap_or_default(),
         }
     }
 
@@ -328,6 +401,7 @@ impl<'a> Rows<'a> {
 
     /// All that was read; `text` is what the positions point into.
     pub(super) fn finish(self, text: Bytes) -> Result<Decoded, FileFault> {
+        let encoding = self.encoding();
         let arrived: Vec<&Arrival> = self
             .arrivals
             .iter()
@@ -368,6 +442,7 @@ impl<'a> Rows<'a> {
                     )
                 })?;
         Ok(Decoded {
+            encoding,
             rows,
             positions: self.positions,
             rejects: self.rejects,

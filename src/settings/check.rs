@@ -174,6 +174,7 @@ fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
         csv: csv(reader),
         json: JsonSettings {
             multi_line: reader.boolean("source.json.multi_line", false),
+            encoding: encoding(reader, "source.json.encoding"),
             timestamp_format: time_format(reader, "source.json.timestamp_format"),
             date_format: time_format(reader, "source.json.date_format"),
         },
@@ -272,6 +273,7 @@ fn csv(reader: &mut Reader<'_>) -> CsvSettings {
         null_value: reader
             .text("source.csv.null_value")
             .filter(|text| !text.is_empty()),
+        encoding: encoding(reader, "source.csv.encoding"),
         multi_line: reader.boolean("source.csv.multi_line", default.multi_line),
         comment: dialect(reader, "source.csv.comment", default.comment),
         date_format: time_format(reader, "source.csv.date_format"),
@@ -281,6 +283,12 @@ fn csv(reader: &mut Reader<'_>) -> CsvSettings {
 
 fn dialect(reader: &mut Reader<'_>, key: &str, default: Option<u8>) -> Option<u8> {
     reader.parsed(key, default, "one ASCII character", value::dialect_byte)
+}
+
+fn encoding(reader: &mut Reader<'_>, key: &str) -> TextEncoding {
+    const ALLOWED: &str = "an encoding: UTF-8, UTF-16, UTF-16LE, UTF-16BE, US-ASCII, ISO-8859-1, windows-1252 \
+                           or another of one byte a character";
+    reader.parsed(key, TextEncoding::Utf8, ALLOWED, TextEncoding::of_name)
 }
 
 fn time_format(reader: &mut Reader<'_>, key: &str) -> Option<String> {

@@ -164,7 +164,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(
         "source.csv.encoding",
         "csv-encoding",
-        "Encoding of the text: UTF-8",
+        "Encoding of the text, such as UTF-16 or windows-1252 [default: UTF-8]",
     ),
     key(
         "source.csv.multi_line",
@@ -194,7 +194,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(
         "source.json.encoding",
         "json-encoding",
-        "Encoding of the text: UTF-8",
+        "Encoding of the text, such as UTF-16 or windows-1252 [default: UTF-8]",
     ),
     key(
         "source.json.date_format",

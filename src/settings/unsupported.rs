@@ -8,15 +8,11 @@ use super::reader::{Reader, Value};
 enum Refused {
     /// These words.
     Words(&'static [&'static str]),
-    /// All but these words, whatever their case.
-    AllBut(&'static [&'static str]),
 }
 
 const NOT_YET: &[(&str, Refused)] = &[
     ("source.format", Refused::Words(&["avro"])),
     ("source.envelope", Refused::Words(ENVELOPES)),
-    ("source.json.encoding", Refused::AllBut(UTF_8)),
-    ("source.csv.encoding", Refused::AllBut(UTF_8)),
 ];
 
 const ENVELOPES: &[&str] = &[
@@ -30,8 +26,6 @@ const ENVELOPES: &[&str] = &[
     "qlik",
     "delta-cdf",
 ];
-
-const UTF_8: &[&str] = &["utf-8", "utf8"];
 
 /// Settings that hold a path.
 const PATHS: &[&str] = &[
@@ -92,9 +86,6 @@ impl Refused {
         };
         match self {
             Refused::Words(words) => texts.iter().any(|text| words.contains(text)),
-            Refused::AllBut(words) => texts
-                .iter()
-                .any(|text| !words.contains(&text.to_ascii_lowercase().as_str())),
         }
     }
 }
