@@ -16,6 +16,7 @@ mod head;
 mod infer;
 mod json;
 mod number;
+mod packing;
 mod parquet;
 mod rows;
 mod text;

@@ -311,6 +311,11 @@ pub enum Format {
     Auto,
 }
 
+/// Endings of names that tell how a file is packed; the default filters take each behind the ending of the format.
+pub const PACKED_ENDINGS: [&str; 11] = [
+    "gz", "zst", "zstd", "bz2", "xz", "sz", "snappy", "lz4", "zz", "zlib", "deflate",
+];
+
 /// `schema_evolution_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaEvolutionMode {

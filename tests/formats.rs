@@ -556,3 +556,60 @@ fn text_in_other_encodings_loads_with_places_in_the_file() {
     let offset = 2 + 2 * order("I", 1, "e", 100, 1).len() + 2;
     assert_eq!(Value::from(shown.to_vec()), json!(["\u{1f600}", 2, offset]));
 }
+
+#[test]
+fn every_packing_loads_and_a_cut_of_it_parks() {
+    let program = pipeline("format = \"json\"");
+    let text = |key| order("I", key, "new", 100, 1);
+    let bzip2 = |key| {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(text(key).as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let xz = |key| {
+        let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        encoder.write_all(text(key).as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let lz4 = |key| {
+        let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        encoder.write_all(text(key).as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let snappy = |key| {
+        let mut encoder = snap::write::FrameEncoder::new(Vec::new());
+        encoder.write_all(text(key).as_bytes()).unwrap();
+        encoder.into_inner().unwrap()
+    };
+    let zlib = |key| {
+        let level = flate2::Compression::fast();
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
+        encoder.write_all(text(key).as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let packed = [
+        ("bz2", bzip2(1), bzip2(2)),
+        ("xz", xz(3), xz(4)),
+        ("lz4", lz4(5), lz4(6)),
+        ("sz", snappy(7), snappy(8)),
+        ("zz", zlib(9), zlib(10)),
+    ];
+    for (ending, one, two) in &packed {
+        program.drop_file(&format!("two.jsonl.{ending}"), [&one[..], two].concat());
+        program.drop_file(&format!("cut.jsonl.{ending}"), &one[..one.len() - 3]);
+        program.drop_file(&format!("plain.jsonl.{ending}"), text(99));
+    }
+    // Known by its bytes, whatever the name.
+    program.drop_file("named.json", xz(11));
+    assert_eq!(program.run(), 3);
+    let mut expected: Vec<_> = (1..=11)
+        .map(|key| row(key, "new", "1.00", 1, false))
+        .collect();
+    expected.sort();
+    assert_eq!(program.silver(), expected);
+    for (ending, ..) in &packed {
+        let state = |name: &str| program.file(&format!("{name}.jsonl.{ending}"));
+        assert_eq!(state("cut"), "parked truncated_stream", "{ending}");
+        assert_eq!(state("plain"), "parked not_this_format", "{ending}");
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! What plainly is something else is refused here as a whole, before a single record is looked at.
 
-use super::unpack::{UNPACKED_BYTES_MAX, split_packing, unpack};
+use super::packing::{Packing, split_packing};
+use super::unpack::{UNPACKED_BYTES_MAX, unpack};
 use super::{encoding, parquet};
 use crate::change::{FileFault, ParkReason};
 use crate::settings::{Format, SourceSettings};
@@ -17,15 +18,11 @@ pub(super) enum FileFormat {
 }
 
 /// The first bytes of formats that are neither JSON nor CSV.
-const FOREIGN_MAGIC: [(&[u8], &str); 9] = [
+const FOREIGN_MAGIC: [(&[u8], &str); 5] = [
     (b"PK\x03\x04", "a ZIP archive"),
     (b"Obj\x01", "Avro"),
     (b"ORC", "ORC"),
     (b"ARROW1\0\0", "an Arrow file"),
-    (b"BZh9", "bzip2"),
-    (b"\xFD7zXZ\0", "xz"),
-    (b"\x1F\x8B", "gzip inside of another packing"),
-    (b"\x28\xB5\x2F\xFD", "zstd inside of another packing"),
     (b"%PDF-", "a PDF document"),
 ];
 
@@ -48,6 +45,12 @@ pub(super) fn open(
         Format::Json | Format::Csv | Format::Auto => {}
     }
     let bytes = unpack(path, bytes, UNPACKED_BYTES_MAX)?;
+    if let Some(packing) = Packing::of_bytes(&bytes) {
+        let word = packing.word();
+        return Err(not_this(&format!(
+            "the bytes are {word} inside of another packing"
+        )));
+    }
     if let Some((_, name)) = FOREIGN_MAGIC
         .iter()
         .find(|(magic, _)| bytes.starts_with(magic))

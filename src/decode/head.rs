@@ -5,9 +5,10 @@
 
 use super::encoding;
 use super::format::{self, FileFormat};
+use super::packing::{Packing, split_packing};
 use super::parquet::{self, Part};
 use super::rows::Rows;
-use super::unpack::{Packing, split_packing, unpack, unpack_front};
+use super::unpack::{unpack, unpack_front};
 use super::{Decoded, assert_numbered, csv, decode, reader};
 use crate::change::{FileFault, ParkReason};
 use crate::schema::TableSchema;
@@ -28,7 +29,7 @@ pub const HEAD_COLUMNS_MAX: usize = 500;
 pub struct Head {
     /// The path without the ending that tells the packing.
     name: String,
-    packing: Packing,
+    packing: Option<Packing>,
     content: Content,
 }
 
@@ -50,7 +51,7 @@ impl Head {
             .read_to_end(&mut front)
             .map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
-        let packing = Packing::of_bytes(&front);
+        let packing = Packing::of(path, &front);
         let content = if front.starts_with(parquet::MAGIC) && ends_as_parquet(&mut file, size)? {
             Content::Parquet(file)
         } else if format::extension_of(&name) == "parquet" {
@@ -77,7 +78,7 @@ impl Head {
 
     /// How the file is packed, if it is.
     pub fn packing(&self) -> Option<&'static str> {
-        (self.packing != Packing::None).then(|| self.packing.word())
+        self.packing.map(Packing::word)
     }
 
     /// How the loader reads the file by its name and first bytes alone.
@@ -149,9 +150,14 @@ impl Head {
 }
 
 /// A file that fits is unpacked as the loader does it, so that damage shows.
-fn text(path: &str, front: Bytes, packing: Packing, size: u64) -> Result<Content, FileFault> {
+fn text(
+    path: &str,
+    front: Bytes,
+    packing: Option<Packing>,
+    size: u64,
+) -> Result<Content, FileFault> {
     let is_all = front.len() as u64 == size;
-    if packing == Packing::None || is_all {
+    if packing.is_none() || is_all {
         match unpack(path, front.clone(), HEAD_BYTES_MAX) {
             Ok(bytes) => {
                 return Ok(Content::Text {
@@ -163,8 +169,12 @@ fn text(path: &str, front: Bytes, packing: Packing, size: u64) -> Result<Content
             Err(_) => {}
         }
     }
+    let bytes = match packing {
+        Some(packing) => unpack_front(&front, packing, HEAD_BYTES_MAX).into(),
+        None => front,
+    };
     Ok(Content::Text {
-        bytes: unpack_front(&front, HEAD_BYTES_MAX).into(),
+        bytes,
         is_whole: false,
     })
 }
@@ -262,8 +272,19 @@ mod tests {
         let long = line.repeat(2 * HEAD_BYTES_MAX as usize / line.len());
         let expected = HEAD_BYTES_MAX as usize / line.len();
         assert_eq!(rows("a.json", long.as_bytes(), Format::Json), expected);
-        let packed = zstd::encode_all(long.as_bytes(), 1).unwrap();
-        assert_eq!(rows("a.json.zst", &packed, Format::Json), expected);
+        let zst = zstd::encode_all(long.as_bytes(), 1).unwrap();
+        let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        lz4.write_all(long.repeat(200).as_bytes()).unwrap();
+        let level = flate2::Compression::none();
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), level);
+        zlib.write_all(long.as_bytes()).unwrap();
+        for (path, packed) in [
+            ("a.json.zst", zst),
+            ("a.json.lz4", lz4.finish().unwrap()),
+            ("a.json.zz", zlib.finish().unwrap()),
+        ] {
+            assert_eq!(rows(path, &packed, Format::Json), expected, "{path}");
+        }
         let many = "{}\n".repeat(2 * HEAD_RECORDS_MAX);
         assert_eq!(
             rows("a.json", many.as_bytes(), Format::Json),

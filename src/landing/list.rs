@@ -6,7 +6,7 @@
 use super::pattern::{Matcher, matcher};
 use super::{LandingFile, encode_name};
 use crate::error::{Error, Result};
-use crate::settings::Format;
+use crate::settings::{Format, PACKED_ENDINGS};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirEntry, FileType, Metadata};
@@ -33,7 +33,6 @@ pub const IGNORED_MAX: usize = 100;
 const UNFINISHED: [&str; 3] = [".tmp", ".part", ".crdownload"];
 /// What SQLite and the lock keep beside a checkpoint.
 const COMPANIONS: [&str; 5] = ["", "-wal", "-shm", "-journal", ".lock"];
-const COMPRESSIONS: [&str; 3] = ["", ".gz", ".zst"];
 
 /// Which files are landing files.
 ///
@@ -74,16 +73,17 @@ impl Filter {
 }
 
 fn default_matchers(format: Format) -> Result<Vec<Matcher>> {
-    let (endings, compressions): (&[&str], &[&str]) = match format {
-        Format::Json => (&["json", "jsonl", "ndjson"], &COMPRESSIONS),
-        Format::Csv => (&["csv", "tsv"], &COMPRESSIONS),
-        Format::Parquet => (&["parquet"], &[""]),
+    let (endings, packed): (&[&str], &[&str]) = match format {
+        Format::Json => (&["json", "jsonl", "ndjson"], &PACKED_ENDINGS),
+        Format::Csv => (&["csv", "tsv"], &PACKED_ENDINGS),
+        Format::Parquet => (&["parquet"], &[]),
         Format::Auto => (&[], &[]),
     };
     let mut matchers = Vec::new();
     for ending in endings {
-        for compression in compressions {
-            matchers.push(matcher(&format!("*.{ending}{compression}"))?);
+        matchers.push(matcher(&format!("*.{ending}"))?);
+        for packing in packed {
+            matchers.push(matcher(&format!("*.{ending}.{packing}"))?);
         }
     }
     Ok(matchers)
@@ -415,7 +415,9 @@ mod tests {
             "a.json",
             "a.jsonl.gz",
             "a.ndjson.zst",
+            "b.json.xz",
             "a.csv",
+            "a.csv.bz2",
             "a.tsv.gz",
             "a.parquet",
             "a.txt",
@@ -423,10 +425,13 @@ mod tests {
             put(folder.path(), path);
         }
         let with = |format| names(folder.path(), &Filter::new(format, None, &[]).unwrap());
-        assert_eq!(with(Format::Json), ["a.json", "a.jsonl.gz", "a.ndjson.zst"]);
-        assert_eq!(with(Format::Csv), ["a.csv", "a.tsv.gz"]);
+        assert_eq!(
+            with(Format::Json),
+            ["a.json", "a.jsonl.gz", "a.ndjson.zst", "b.json.xz"]
+        );
+        assert_eq!(with(Format::Csv), ["a.csv", "a.csv.bz2", "a.tsv.gz"]);
         assert_eq!(with(Format::Parquet), ["a.parquet"]);
-        assert_eq!(with(Format::Auto).len(), 7);
+        assert_eq!(with(Format::Auto).len(), 9);
     }
 
     #[test]
