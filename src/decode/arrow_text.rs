@@ -21,6 +21,15 @@ pub(super) fn value_text(array: &dyn Array, row: usize) -> Result<String, Misfit
         DataType::FixedSizeBinary(_) => {
             Ok(base64_text(get::<FixedSizeBinaryArray>(array)?.value(row)))
         }
+        // Formatting with the precision of the type would cut off what is beyond it.
+        DataType::Decimal128(_, scale) => {
+            let value = get::<Decimal128Array>(array)?.value(row);
+            Ok(Decimal128Type::format_decimal(value, u8::MAX, *scale))
+        }
+        DataType::Decimal256(_, scale) => {
+            let value = get::<Decimal256Array>(array)?.value(row);
+            Ok(Decimal256Type::format_decimal(value, u8::MAX, *scale))
+        }
         DataType::Float64 => Ok(float_text(get::<Float64Array>(array)?.value(row))),
         DataType::Float32 => Ok(float_text(get::<Float32Array>(array)?.value(row))),
         data_type if data_type.is_nested() => Ok(value_json(array, row)),

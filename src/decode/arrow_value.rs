@@ -126,9 +126,14 @@ impl<'a> ArrowValue<'a> {
             (DataType::Int32, DataType::Int32 | DataType::Int64) => Ok(Cell::Int(i64::from(
                 get::<Int32Array>(self.array)?.value(self.row),
             ))),
-            (source @ DataType::Decimal128(..), target) if source == target => Ok(Cell::Decimal(
-                get::<Decimal128Array>(self.array)?.value(self.row),
-            )),
+            (source @ DataType::Decimal128(precision, _), target) if source == target => {
+                let value = get::<Decimal128Array>(self.array)?.value(self.row);
+                // A file may hold more digits than it says.
+                match Decimal128Type::is_valid_decimal_precision(value, *precision) {
+                    true => Ok(Cell::Decimal(value)),
+                    false => Err(Misfit::overflow()),
+                }
+            }
             (_, target) if target.is_numeric() || *target == DataType::Utf8 => {
                 reader.text(&Cow::Owned(value_text(self.array, self.row)?), target)
             }

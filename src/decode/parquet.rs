@@ -668,6 +668,26 @@ mod tests {
     }
 
     #[test]
+    fn digits_beyond_the_precision_of_the_file_are_never_cut_off() {
+        let values = || {
+            let values = Decimal128Array::from(vec![9999, 10_000, 123_456]);
+            Arc::new(values.with_precision_and_scale(4, 2).unwrap()) as ArrayRef
+        };
+        let decoded = read_as(values(), "DECIMAL(4,2)");
+        assert_eq!(column(&decoded, "c"), ["99.99"]);
+        assert_eq!(rejects(&decoded), [(2, Overflow), (3, Overflow)]);
+        assert_eq!(decoded.rejects[1].raw, "{\"c\":1234.56}");
+        for ddl in ["DECIMAL(10,2)", "STRING"] {
+            let decoded = read_as(values(), ddl);
+            assert_eq!(
+                column(&decoded, "c"),
+                ["99.99", "100.00", "1234.56"],
+                "{ddl}"
+            );
+        }
+    }
+
+    #[test]
     fn values_without_a_text_form_are_no_text() {
         let times: ArrayRef = Arc::new(Time32MillisecondArray::from(vec![1, -5]));
         let decoded = read_as(times, "STRING");
