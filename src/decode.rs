@@ -6,6 +6,7 @@
 
 mod arrow_text;
 mod arrow_value;
+mod avro;
 mod columns;
 mod csv;
 mod documents;
@@ -93,6 +94,12 @@ pub fn decode(
     let decoded = match format {
         FileFormat::Json => decode_json(path, &bytes, schema, settings)?,
         FileFormat::Csv { delimiter } => decode_csv(path, &bytes, schema, settings, delimiter)?,
+        FileFormat::Avro => {
+            let loaded = avro::load(&bytes)?;
+            let mut rows = Rows::new(path, schema, settings, reader(None, None)?);
+            avro::read(&loaded, &mut rows);
+            rows.finish(Bytes::new())?
+        }
         FileFormat::Parquet => {
             let loaded = parquet::load(&bytes)?;
             let mut rows = Rows::new(path, schema, settings, reader(None, None)?);

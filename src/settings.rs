@@ -307,6 +307,8 @@ pub enum Format {
     Csv,
     /// Apache Parquet.
     Parquet,
+    /// Apache Avro object files.
+    Avro,
     /// Each file by its name and first bytes.
     Auto,
 }

@@ -613,3 +613,63 @@ fn every_packing_loads_and_a_cut_of_it_parks() {
         assert_eq!(state("plain"), "parked not_this_format", "{ending}");
     }
 }
+
+/// Files that fastavro wrote, see `tests/data/avro/make.py`.
+const AVRO_FILES: [(&str, &[u8]); 6] = [
+    ("null", include_bytes!("data/avro/null.avro")),
+    ("deflate", include_bytes!("data/avro/deflate.avro")),
+    ("snappy", include_bytes!("data/avro/snappy.avro")),
+    ("zstandard", include_bytes!("data/avro/zstandard.avro")),
+    ("bzip2", include_bytes!("data/avro/bzip2.avro")),
+    ("xz", include_bytes!("data/avro/xz.avro")),
+];
+
+#[test]
+fn avro_of_another_writer_loads_exactly_in_every_codec() {
+    for (codec, bytes) in AVRO_FILES {
+        let program = Program::new(
+            "format = \"avro\"",
+            "",
+            "keys = [\"id\"]\nsequence_by = [\"double\"]",
+        );
+        program.drop_file("a.avro", bytes);
+        program.drop_file("cut.avro", &bytes[..bytes.len() - 1]);
+        assert_eq!(program.run(), 3);
+        assert_eq!(program.file("cut.avro"), "parked truncated_stream");
+        let refused = program.quarantine();
+        assert_eq!(refused.len(), 1, "{codec}: {refused:?}");
+        assert_eq!(
+            [&refused[0]["reason"], &refused[0]["file_row"]],
+            [&json!("type_mismatch"), &json!(2)]
+        );
+        let rows = program.json(&["show", "orders"]);
+        let expected = json!({
+            "id": 1, "small": -5, "flag": true, "single": 0.1, "double": 0.1, "text": "caf\u{e9} \u{20ac}",
+            "raw": "00ff", "code": "616263", "kind": "OLD", "amount": "-12.34", "total": "9".repeat(38),
+            "day": "2024-02-29", "clock_ms": "23:59:59.999", "clock_us": "00:00:00.000001",
+            "at_ms": "2024-03-31T01:30:00.000000Z", "at_us": "1969-12-31T23:59:59.999999Z",
+            "at_ns": "2024-03-31T01:30:00.123456Z", "local_ms": "2024-03-31T02:30:00.000000", "local_us": null,
+            "key": "12345678-1234-5678-1234-567812345678", "span": "P14M3DT0.25S",
+            "tags": ["a", null, ""], "counts": {"x": 1, "y": -1},
+            "place": {"city": "Oslo", "kind": "NEW"}, "either": "7", "deleted": false
+        });
+        assert_eq!(rows[0], expected, "{codec}");
+        let third = [
+            "id", "small", "local_us", "tags", "counts", "place", "either", "amount",
+        ];
+        assert_eq!(
+            Value::from(third.map(|name| rows[1][name].clone()).to_vec()),
+            json!([
+                i64::MAX,
+                null,
+                "0001-01-01T00:00:00.000000",
+                [],
+                {},
+                null,
+                "seven",
+                "0.00"
+            ])
+        );
+        program.assert_sound();
+    }
+}

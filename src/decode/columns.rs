@@ -53,6 +53,9 @@ impl Column {
                 Values::Int(Vec::new())
             }
             DataType::Date32 | DataType::Timestamp(..) => Values::Int(Vec::new()),
+            DataType::Time32(TimeUnit::Millisecond) | DataType::Time64(TimeUnit::Microsecond) => {
+                Values::Int(Vec::new())
+            }
             DataType::Float32 | DataType::Float64 => Values::Float(Vec::new()),
             DataType::Decimal128(..) => Values::Decimal(Vec::new()),
             DataType::List(element) => Values::List {
@@ -267,10 +270,35 @@ fn integers(data_type: &DataType, values: Vec<i64>, nulls: Option<NullBuffer>) -
         DataType::Date32 => {
             primitive::<Date32Type>(values.iter().map(|value| *value as i32).collect(), nulls)
         }
-        DataType::Timestamp(_, zone) => Arc::new(
-            TimestampMicrosecondArray::new(values.into(), nulls).with_timezone_opt(zone.clone()),
+        DataType::Timestamp(unit, zone) => timestamps(*unit, zone.clone(), values.into(), nulls),
+        DataType::Time32(_) => primitive::<Time32MillisecondType>(
+            values.iter().map(|value| *value as i32).collect(),
+            nulls,
         ),
+        DataType::Time64(_) => primitive::<Time64MicrosecondType>(values, nulls),
         _ => primitive::<Int64Type>(values, nulls),
+    }
+}
+
+fn timestamps(
+    unit: TimeUnit,
+    zone: Option<Arc<str>>,
+    values: ScalarBuffer<i64>,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    match unit {
+        TimeUnit::Second => {
+            Arc::new(TimestampSecondArray::new(values, nulls).with_timezone_opt(zone))
+        }
+        TimeUnit::Millisecond => {
+            Arc::new(TimestampMillisecondArray::new(values, nulls).with_timezone_opt(zone))
+        }
+        TimeUnit::Microsecond => {
+            Arc::new(TimestampMicrosecondArray::new(values, nulls).with_timezone_opt(zone))
+        }
+        TimeUnit::Nanosecond => {
+            Arc::new(TimestampNanosecondArray::new(values, nulls).with_timezone_opt(zone))
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::packing::{Packing, split_packing};
 use super::unpack::{UNPACKED_BYTES_MAX, unpack};
-use super::{encoding, parquet};
+use super::{avro, encoding, parquet};
 use crate::change::{FileFault, ParkReason};
 use crate::settings::{Format, SourceSettings};
 use bytes::Bytes;
@@ -15,12 +15,13 @@ pub(super) enum FileFormat {
     Json,
     Csv { delimiter: u8 },
     Parquet,
+    Avro,
 }
 
 /// The first bytes of formats that are neither JSON nor CSV.
 const FOREIGN_MAGIC: [(&[u8], &str); 5] = [
     (b"PK\x03\x04", "a ZIP archive"),
-    (b"Obj\x01", "Avro"),
+    (avro::MAGIC, "Avro"),
     (b"ORC", "ORC"),
     (b"ARROW1\0\0", "an Arrow file"),
     (b"%PDF-", "a PDF document"),
@@ -39,26 +40,18 @@ pub(super) fn open(
         Format::Auto if is_parquet || extension == "parquet" => {
             return Ok((FileFormat::Parquet, bytes));
         }
-        Format::Json | Format::Csv | Format::Auto if is_parquet => {
+        Format::Json | Format::Csv | Format::Avro | Format::Auto if is_parquet => {
             return Err(not_this("the bytes are Parquet"));
         }
-        Format::Json | Format::Csv | Format::Auto => {}
+        Format::Json | Format::Csv | Format::Avro | Format::Auto => {}
     }
     let bytes = unpack(path, bytes, UNPACKED_BYTES_MAX)?;
-    if let Some(packing) = Packing::of_bytes(&bytes) {
-        let word = packing.word();
-        return Err(not_this(&format!(
-            "the bytes are {word} inside of another packing"
-        )));
+    let is_avro = bytes.starts_with(avro::MAGIC) || extension == "avro";
+    if settings.format == Format::Avro || (settings.format == Format::Auto && is_avro) {
+        return Ok((FileFormat::Avro, bytes));
     }
-    if let Some((_, name)) = FOREIGN_MAGIC
-        .iter()
-        .find(|(magic, _)| bytes.starts_with(magic))
-    {
-        // ORC may be the name of a column; what follows it in an ORC file is no text.
-        if *name != "ORC" || bytes.get(3).is_some_and(|byte| *byte < b' ') {
-            return Err(not_this(&format!("the bytes are {name}")));
-        }
+    if let Some(name) = foreign(&bytes) {
+        return Err(not_this(&format!("the bytes are {name}")));
     }
     let csv = FileFormat::Csv {
         delimiter: delimiter_of(&extension, settings),
@@ -67,6 +60,7 @@ pub(super) fn open(
         Format::Json => FileFormat::Json,
         Format::Csv => csv,
         Format::Parquet => FileFormat::Parquet,
+        Format::Avro => FileFormat::Avro,
         Format::Auto => match extension.as_str() {
             "json" | "jsonl" | "ndjson" => FileFormat::Json,
             "csv" | "tsv" => csv,
@@ -74,6 +68,19 @@ pub(super) fn open(
         },
     };
     Ok((format, bytes))
+}
+
+/// What the bytes plainly are, where that is no text.
+fn foreign(bytes: &[u8]) -> Option<String> {
+    if let Some(packing) = Packing::of_bytes(bytes) {
+        return Some(format!("{} inside of another packing", packing.word()));
+    }
+    let (_, name) = FOREIGN_MAGIC
+        .iter()
+        .find(|(magic, _)| bytes.starts_with(magic))?;
+    // ORC may be the name of a column; what follows it in an ORC file is no text.
+    let is_text = *name == "ORC" && bytes.get(3).is_none_or(|byte| *byte >= b' ');
+    (!is_text).then(|| name.to_string())
 }
 
 /// The bytes are plainly something else.

@@ -3,13 +3,13 @@
 //! Of a file of any size only a bounded part comes into memory, and of that only whole records are decoded, in the way of
 //! `decode`. What is learned from it is left to the caller.
 
-use super::encoding;
 use super::format::{self, FileFormat};
 use super::packing::{Packing, split_packing};
 use super::parquet::{self, Part};
 use super::rows::Rows;
 use super::unpack::{unpack, unpack_front};
 use super::{Decoded, assert_numbered, csv, decode, reader};
+use super::{avro, encoding};
 use crate::change::{FileFault, ParkReason};
 use crate::schema::TableSchema;
 use crate::settings::{CsvSettings, Format, SourceSettings};
@@ -96,6 +96,7 @@ impl Head {
                 FileFormat::Json => Format::Json,
                 FileFormat::Csv { .. } => Format::Csv,
                 FileFormat::Parquet => Format::Parquet,
+                FileFormat::Avro => Format::Avro,
             },
         )
     }
@@ -124,9 +125,15 @@ impl Head {
                 let opened = format::open(&self.name, bytes.clone(), settings)?.0;
                 let quote = match opened {
                     FileFormat::Csv { .. } => settings.csv.quote,
-                    FileFormat::Json | FileFormat::Parquet => None,
+                    FileFormat::Json | FileFormat::Parquet | FileFormat::Avro => None,
                 };
-                let end = end_of_records(bytes, *is_whole, quote, HEAD_RECORDS_MAX);
+                let end = match opened {
+                    FileFormat::Avro if *is_whole => bytes.len(),
+                    FileFormat::Avro => avro::end_of_blocks(bytes, HEAD_RECORDS_MAX)?,
+                    FileFormat::Json | FileFormat::Csv { .. } | FileFormat::Parquet => {
+                        end_of_records(bytes, *is_whole, quote, HEAD_RECORDS_MAX)
+                    }
+                };
                 if end == 0 && !bytes.is_empty() {
                     let detail = format!("the first record has more than {HEAD_BYTES_MAX} bytes");
                     return Err(FileFault::new(ParkReason::TooLarge, detail));
@@ -305,6 +312,36 @@ mod tests {
             fault("a.csv", b"a\n\"never closed\n"),
             ParkReason::UnclosedQuote
         );
+    }
+
+    #[test]
+    fn avro_gives_its_first_blocks() {
+        // A header, then blocks of one long and a text that fills them.
+        let text = "x".repeat(3000);
+        let schema =
+            r#"{"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}"#;
+        let long = |value: usize| [(value * 2) as u8 | 0x80, (value >> 6) as u8];
+        let header = [b"Obj\x01\x02\x16avro.schema", &long(schema.len())[..]].concat();
+        let mut file = [&header, schema.as_bytes(), &[0; 17]].concat();
+        let block = [
+            &[2][..],
+            &long(3002),
+            &long(3000),
+            text.as_bytes(),
+            &[0; 16],
+        ]
+        .concat();
+        let whole = [file.clone(), block.clone()].concat();
+        assert_eq!(rows("a", &whole, Format::Auto), 1);
+        (0..500).for_each(|_| file.extend(&block));
+        let expected = (HEAD_BYTES_MAX as usize - 120) / block.len();
+        assert_eq!(rows("a.avro", &file, Format::Auto), expected);
+        assert_eq!(
+            fault("a.avro", &whole[..whole.len() - 1]),
+            ParkReason::TruncatedStream
+        );
+        let head = head("a.avro", &file).unwrap();
+        assert_eq!(head.format(&settings(Format::Json)).unwrap(), Format::Avro);
     }
 
     #[test]

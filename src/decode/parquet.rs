@@ -4,8 +4,8 @@
 //! for every writer. What one value becomes is left to `arrow_value`.
 
 use super::arrow_text::row_json;
-use super::arrow_value::ArrowValue;
-use super::rows::{Place, RecordFault, Rows};
+use super::arrow_value::set_row;
+use super::rows::{Place, Rows};
 use crate::change::{FileFault, ParkReason};
 use crate::schema::timestamp_type;
 use arrow::array::{Array, RecordBatch, TimestampMicrosecondArray, TimestampNanosecondArray};
@@ -262,39 +262,12 @@ pub(super) fn read<'a>(loaded: &'a Loaded, rows: &mut Rows<'a>) {
             .map(|field| rows.index_of(field.name()))
             .collect();
         for row in 0..batch.num_rows() {
-            match read_row(batch, too_fine, &targets, row, rows) {
+            match set_row(batch, too_fine, &targets, row, rows) {
                 Ok(()) => rows.take(Place::default()),
                 Err(fault) => rows.refuse(Place::default(), fault, row_json(batch, row)),
             }
         }
     }
-}
-
-fn read_row<'a>(
-    batch: &'a RecordBatch,
-    too_fine: &[(usize, Vec<bool>)],
-    targets: &[Option<usize>],
-    row: usize,
-    rows: &mut Rows<'a>,
-) -> Result<(), RecordFault> {
-    for (column, (array, target)) in batch.columns().iter().zip(targets).enumerate() {
-        let is_too_fine = too_fine
-            .iter()
-            .any(|(index, rows)| *index == column && rows.get(row) == Some(&true));
-        let value = ArrowValue {
-            array: array.as_ref(),
-            row,
-            is_too_fine,
-        };
-        match target {
-            Some(index) => rows.set(*index, &value)?,
-            None => {
-                let name = batch.schema_ref().field(column).name();
-                rows.set_unknown(name, &value)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ fn read_gzip_member<'a>(
     (result.map(drop), decoder.into_inner())
 }
 
-fn read_zstd_frame<'a>(
+pub(super) fn read_zstd_frame<'a>(
     packed: &'a [u8],
     out: &mut Vec<u8>,
     limit: u64,
@@ -116,7 +116,7 @@ fn read_zstd_frame<'a>(
     }
 }
 
-fn read_bzip2_stream<'a>(
+pub(super) fn read_bzip2_stream<'a>(
     packed: &'a [u8],
     out: &mut Vec<u8>,
     limit: u64,
@@ -126,7 +126,7 @@ fn read_bzip2_stream<'a>(
     (result.map(drop), decoder.into_inner())
 }
 
-fn read_xz_stream<'a>(
+pub(super) fn read_xz_stream<'a>(
     packed: &'a [u8],
     out: &mut Vec<u8>,
     limit: u64,

@@ -29,7 +29,7 @@ pub(super) enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    fn into_owned(self) -> Cell<'static> {
+    pub(super) fn into_owned(self) -> Cell<'static> {
         match self {
             Cell::Null => Cell::Null,
             Cell::Bool(value) => Cell::Bool(value),

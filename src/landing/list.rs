@@ -77,6 +77,7 @@ fn default_matchers(format: Format) -> Result<Vec<Matcher>> {
         Format::Json => (&["json", "jsonl", "ndjson"], &PACKED_ENDINGS),
         Format::Csv => (&["csv", "tsv"], &PACKED_ENDINGS),
         Format::Parquet => (&["parquet"], &[]),
+        Format::Avro => (&["avro"], &PACKED_ENDINGS),
         Format::Auto => (&[], &[]),
     };
     let mut matchers = Vec::new();

@@ -222,6 +222,7 @@ fn word(format: Format) -> &'static str {
         Format::Json => "json",
         Format::Csv => "csv",
         Format::Parquet => "parquet",
+        Format::Avro => "avro",
         Format::Auto => "auto",
     }
 }

@@ -186,6 +186,7 @@ const FORMATS: &[(&str, Format)] = &[
     ("json", Format::Json),
     ("csv", Format::Csv),
     ("parquet", Format::Parquet),
+    ("avro", Format::Avro),
     ("auto", Format::Auto),
 ];
 

@@ -28,7 +28,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(
         "source.format",
         "format",
-        "json, csv, parquet or auto [default: auto]",
+        "json, csv, parquet, avro or auto [default: auto]",
     ),
     key(
         "source.path_glob_filter",

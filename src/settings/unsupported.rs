@@ -10,10 +10,7 @@ enum Refused {
     Words(&'static [&'static str]),
 }
 
-const NOT_YET: &[(&str, Refused)] = &[
-    ("source.format", Refused::Words(&["avro"])),
-    ("source.envelope", Refused::Words(ENVELOPES)),
-];
+const NOT_YET: &[(&str, Refused)] = &[("source.envelope", Refused::Words(ENVELOPES))];
 
 const ENVELOPES: &[&str] = &[
     "debezium",
