@@ -111,6 +111,16 @@ pub struct CsvSettings {
     pub escape: Option<u8>,
     /// An unquoted field of this text is NULL; the empty field always is.
     pub null_value: Option<String>,
+    /// A quoted empty field stands for this text; `None` is the empty one.
+    pub empty_value: Option<String>,
+    /// Blanks before a field are no part of it.
+    pub ignore_leading_white_space: bool,
+    /// Blanks behind a field are no part of it.
+    pub ignore_trailing_white_space: bool,
+    /// Lines before the header or the first record that are left out.
+    pub skip_rows: u64,
+    /// The byte that ends a line; `None` is LF or CRLF.
+    pub line_sep: Option<u8>,
     /// How characters are written as bytes.
     pub encoding: TextEncoding,
     /// A quoted field may hold line breaks.
@@ -131,6 +141,11 @@ impl Default for CsvSettings {
             quote: Some(b'"'),
             escape: None,
             null_value: None,
+            empty_value: None,
+            ignore_leading_white_space: false,
+            ignore_trailing_white_space: false,
+            skip_rows: 0,
+            line_sep: None,
             encoding: TextEncoding::Utf8,
             multi_line: true,
             comment: None,

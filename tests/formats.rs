@@ -143,6 +143,28 @@ fn settings_of_csv_reach_the_values() {
 }
 
 #[test]
+fn csv_of_a_report_is_read_by_its_settings() {
+    let program = Program::new(
+        "format = \"csv\"\nschema_hints = \"id BIGINT, text STRING, seq BIGINT\"\n\
+         [pipeline.orders.source.csv]\nskip_rows = 2\nempty_value = \"(empty)\"\nline_sep = \"\\\\r\"\n\
+         ignore_leading_white_space = true\nignore_trailing_white_space = true",
+        "",
+        "keys = [\"id\"]\nsequence_by = [\"seq\"]",
+    );
+    program.drop_and_load(
+        "a.csv",
+        "Orders, \"all\r\rid , text , seq\r 1 , \"a \n b\" , 1\r2,\"\",1\r3 ,   , 1\r",
+    );
+    let texts: Vec<Value> = program
+        .json(&["show", "orders"])
+        .into_iter()
+        .map(|row| row["text"].clone())
+        .collect();
+    assert_eq!(Value::from(texts), json!(["a \n b", "(empty)", null]));
+    program.assert_sound();
+}
+
+#[test]
 fn refused_csv_records_are_named_to_the_physical_line() {
     let program = pipeline("format = \"csv\"");
     let header = "op,order_id,status,amount,seq\n";

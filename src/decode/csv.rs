@@ -3,8 +3,10 @@
 //! A record that is broken stays one record; a quote that is never closed costs the whole file, because nobody can
 //! say where the next record begins.
 
+mod frames;
+
 use super::json::too_large;
-use super::rows::{Place, RecordFault, Rows};
+use super::rows::{RecordFault, Rows};
 use super::text::{json_text, lossless_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{RECORD_BYTES_MAX, infer};
@@ -12,10 +14,9 @@ use crate::change::{FileFault, ParkReason, RejectReason};
 use crate::schema::parse_ddl;
 use crate::settings::{CsvSettings, SourceSettings};
 use arrow::datatypes::DataType;
-use memchr::{memchr, memchr2, memchr3};
+use frames::{Framer, RawField, Record};
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::str::Utf8Error;
 
 /// A field as read; a value without quotes may be NULL.
 #[derive(Clone, Debug)]
@@ -71,13 +72,7 @@ pub(super) fn read<'a>(
     rows: &mut Rows<'a>,
 ) -> Result<(), FileFault> {
     let dialect = &settings.csv;
-    let mut framer = Framer {
-        bytes,
-        at: start,
-        line: 1,
-        dialect,
-        delimiter,
-    };
+    let mut framer = Framer::new(bytes, start, dialect, delimiter);
     let mut fields = Vec::new();
     let targets = if dialect.header {
         match framer.next(&mut fields)? {
@@ -104,13 +99,7 @@ pub(super) fn first_records(
     dialect: &CsvSettings,
     records_max: usize,
 ) -> Vec<Vec<String>> {
-    let mut framer = Framer {
-        bytes,
-        at: start,
-        line: 1,
-        dialect,
-        delimiter: dialect.delimiter,
-    };
+    let mut framer = Framer::new(bytes, start, dialect, dialect.delimiter);
     let mut fields = Vec::new();
     let mut records = Vec::new();
     while records.len() < records_max
@@ -205,6 +194,10 @@ fn read_record<'a>(
             .map_err(|error| rows.not_text(field.bytes, error.valid_up_to()))?;
         let null_word = dialect.null_value.as_deref();
         let is_null = !field.is_quoted && (text.is_empty() || null_word == Some(&*text));
+        let text = match &dialect.empty_value {
+            Some(value) if field.is_quoted && text.is_empty() => Cow::Owned(value.clone()),
+            _ => text,
+        };
         let value = CsvValue { text, is_null };
         match target {
             Target::Known(index) => rows.set(*index, &value)?,
@@ -213,206 +206,6 @@ fn read_record<'a>(
         }
     }
     Ok(())
-}
-
-/// One record as framed.
-struct Record<'a> {
-    place: Place,
-    /// Without its line end.
-    bytes: &'a [u8],
-    /// The framing of the record itself is broken, that of the file is not.
-    fault: Option<RecordFault>,
-}
-
-/// One field as framed.
-#[derive(Clone, Copy, Debug)]
-struct RawField<'a> {
-    /// Between the quotes, if there are any.
-    bytes: &'a [u8],
-    is_quoted: bool,
-    has_escapes: bool,
-}
-
-impl<'a> RawField<'a> {
-    fn text(&self, dialect: &CsvSettings) -> Result<Cow<'a, str>, Utf8Error> {
-        let text = std::str::from_utf8(self.bytes)?;
-        let Some(quote) = dialect.quote.filter(|_| self.has_escapes) else {
-            return Ok(Cow::Borrowed(text));
-        };
-        let escape = dialect.escape.unwrap_or(quote);
-        let mut bytes = Vec::with_capacity(self.bytes.len());
-        let mut at = 0;
-        while let Some(byte) = self.bytes.get(at) {
-            let next = self.bytes.get(at + 1);
-            // An escape before anything else is a byte like others.
-            let is_escape =
-                *byte == escape && next.is_some_and(|next| *next == quote || *next == escape);
-            at += usize::from(is_escape);
-            bytes.extend(self.bytes.get(at));
-            at += 1;
-        }
-        String::from_utf8(bytes)
-            .map(Cow::Owned)
-            .map_err(|error| error.utf8_error())
-    }
-}
-
-/// Cuts bytes into records and fields.
-struct Framer<'a, 'd> {
-    bytes: &'a [u8],
-    at: usize,
-    /// The physical line of `at`.
-    line: i64,
-    dialect: &'d CsvSettings,
-    delimiter: u8,
-}
-
-impl<'a> Framer<'a, '_> {
-    /// The next record that is neither blank nor a comment.
-    fn next(&mut self, fields: &mut Vec<RawField<'a>>) -> Result<Option<Record<'a>>, FileFault> {
-        while self.at < self.bytes.len() {
-            let line_end = self.line_end(self.at);
-            let line = trim_cr(&self.bytes[self.at..line_end]);
-            let is_comment = self
-                .dialect
-                .comment
-                .is_some_and(|comment| line.first() == Some(&comment));
-            if !line.is_empty() && !is_comment {
-                return self.record(fields).map(Some);
-            }
-            self.at = line_end + 1;
-            self.line += 1;
-        }
-        Ok(None)
-    }
-
-    fn record(&mut self, fields: &mut Vec<RawField<'a>>) -> Result<Record<'a>, FileFault> {
-        fields.clear();
-        let (start, line) = (self.at, self.line);
-        let mut fault = None;
-        loop {
-            let is_quoted = self.dialect.quote.is_some() && self.peek() == self.dialect.quote;
-            if is_quoted {
-                fields.push(self.quoted_field(&mut fault)?);
-            } else {
-                fields.push(self.plain_field());
-            }
-            if self.peek() != Some(self.delimiter) {
-                break;
-            }
-            self.at += 1;
-        }
-        // The place is at the line feed or the end.
-        let bytes = trim_cr(&self.bytes[start..self.at]);
-        self.at += 1;
-        self.line += 1;
-        let place = Place {
-            line: Some(line),
-            offset: Some(start),
-            length: bytes.len(),
-        };
-        Ok(Record {
-            place,
-            bytes,
-            fault,
-        })
-    }
-
-    /// Reads up to a delimiter or the end of the line.
-    fn plain_field(&mut self) -> RawField<'a> {
-        let rest = &self.bytes[self.at..];
-        let length = memchr2(self.delimiter, b'\n', rest).unwrap_or(rest.len());
-        self.at += length;
-        let is_last = self.peek() != Some(self.delimiter);
-        let bytes = if is_last {
-            trim_cr(&rest[..length])
-        } else {
-            &rest[..length]
-        };
-        RawField {
-            bytes,
-            is_quoted: false,
-            has_escapes: false,
-        }
-    }
-
-    /// Reads a field in quotes and what stands behind it up to a delimiter or the end of the line.
-    fn quoted_field(&mut self, fault: &mut Option<RecordFault>) -> Result<RawField<'a>, FileFault> {
-        let opened_line = self.line;
-        let start = self.at + 1;
-        let mut has_escapes = false;
-        let Some(end) = self.closing_quote(start, &mut has_escapes) else {
-            if self.dialect.multi_line {
-                let detail = format!("the quote that opens in line {opened_line} is never closed");
-                return Err(FileFault::new(ParkReason::UnclosedQuote, detail));
-            }
-            fault.get_or_insert(malformed(opened_line, "a quote is not closed on its line"));
-            self.at = self.line_end(start);
-            return Ok(RawField {
-                bytes: &[],
-                is_quoted: true,
-                has_escapes: false,
-            });
-        };
-        let inner = &self.bytes[start..end];
-        self.line += i64::try_from(memchr::memchr_iter(b'\n', inner).count()).unwrap_or_default();
-        self.at = end + 1;
-        let behind = self.plain_field();
-        if !behind.bytes.is_empty() {
-            fault.get_or_insert(malformed(self.line, "there is text behind a closing quote"));
-        }
-        Ok(RawField {
-            bytes: inner,
-            is_quoted: true,
-            has_escapes,
-        })
-    }
-
-    /// Where the quote closes that opened before `from`; `None` at the end of the file, or of the line where a field
-    /// may not span lines.
-    fn closing_quote(&self, from: usize, has_escapes: &mut bool) -> Option<usize> {
-        let quote = self.dialect.quote?;
-        let escape = self.dialect.escape.unwrap_or(quote);
-        // A second search for the quote itself finds nothing new.
-        let stop = if self.dialect.multi_line {
-            quote
-        } else {
-            b'\n'
-        };
-        let mut at = from;
-        loop {
-            let found = at + memchr3(quote, escape, stop, self.bytes.get(at..)?)?;
-            let byte = self.bytes[found];
-            let next = self.bytes.get(found + 1).copied();
-            if byte == escape && (next == Some(quote) || next == Some(escape)) {
-                *has_escapes = true;
-                at = found + 2;
-            } else if byte == quote {
-                return Some(found);
-            } else if byte == escape {
-                at = found + 1;
-            } else {
-                return None;
-            }
-        }
-    }
-
-    fn line_end(&self, from: usize) -> usize {
-        let rest = self.bytes.get(from..).unwrap_or_default();
-        memchr(b'\n', rest).map_or(self.bytes.len(), |length| from + length)
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-}
-
-fn trim_cr(bytes: &[u8]) -> &[u8] {
-    bytes.strip_suffix(b"\r").unwrap_or(bytes)
-}
-
-fn malformed(line: i64, what: &str) -> RecordFault {
-    RecordFault::new(RejectReason::Malformed, format!("line {line}: {what}"))
 }
 
 #[cfg(test)]
@@ -650,6 +443,79 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_behind_blanks_is_a_character_unless_blanks_are_ignored() {
+        let text = "a , b\n x , \"y z\" \n\t,\"  \"\n";
+        let plain = Case::csv("a STRING, b STRING").read(text);
+        assert_eq!(
+            rejects(&plain),
+            [(1, InvalidColumnName), (2, InvalidColumnName)]
+        );
+        let mut case = Case::csv("a STRING, b STRING");
+        case.settings.csv.ignore_leading_white_space = true;
+        let leading = case.read("a,b\n x , \"y\"\n1, \"y\" \n");
+        assert_eq!(column(&leading, "a"), ["x "]);
+        assert_eq!(column(&leading, "b"), ["y"]);
+        assert_eq!(rejects(&leading), [(2, Malformed)]);
+        case.settings.csv.ignore_trailing_white_space = true;
+        let both = case.read(text);
+        assert_eq!(column(&both, "a"), ["x", "-"]);
+        assert_eq!(column(&both, "b"), ["y z", "  "]);
+        assert_eq!(both.raw(0), " x , \"y z\" ");
+        case.settings.csv.ignore_leading_white_space = false;
+        assert_eq!(column(&case.read("a,b\n x ,\"y\" \n"), "a"), [" x"]);
+        let mut tabs = Case::csv("a STRING, b STRING");
+        tabs.settings.csv.delimiter = b'\t';
+        tabs.settings.csv.ignore_leading_white_space = true;
+        tabs.settings.csv.ignore_trailing_white_space = true;
+        assert_eq!(column(&tabs.read("a\tb\n\t x \n"), "b"), ["x"]);
+    }
+
+    #[test]
+    fn lines_that_are_skipped_count_as_lines_and_not_as_records() {
+        let mut case = Case::csv("a INT, b INT");
+        case.settings.csv.skip_rows = 2;
+        let decoded = case.read("Report, \"of\n\n\na,b\r\n1,2\nx,2\n");
+        assert_eq!(column(&decoded, "b"), ["2"]);
+        let reject = &decoded.rejects[0];
+        assert_eq!((reject.file_row, reject.file_line), (2, Some(6)));
+        for short in ["", "one line", "one\ntwo", "one\ntwo\n"] {
+            assert_eq!(case.read(short).rows.num_rows(), 0, "{short:?}");
+        }
+        case.settings.csv.header = false;
+        assert_eq!(column(&case.read("x\n\n3,4"), "a"), ["3"]);
+        case.settings.csv.skip_rows = u64::MAX;
+        assert_eq!(case.read("a,b\n1,2\n").rows.num_rows(), 0);
+    }
+
+    #[test]
+    fn another_end_of_lines_makes_the_usual_ones_data() {
+        let mut case = Case::csv("a STRING, b STRING");
+        case.settings.csv.line_sep = Some(b'\r');
+        let decoded = case.read("a,b\rx\ny,1\r\r\"z\r\",2\rshort");
+        assert_eq!(column(&decoded, "a"), ["x\ny", "z\r"]);
+        assert_eq!(rejects(&decoded), [(3, ColumnCount)]);
+        assert_eq!(decoded.rejects[0].file_line, Some(6));
+        case.settings.csv.line_sep = Some(b'\n');
+        assert_eq!(column(&case.read("a,b\nx,1\r\n"), "b"), ["1\r"]);
+        case.settings.csv.line_sep = Some(b'~');
+        case.settings.csv.multi_line = false;
+        let decoded = case.read("a,b~\"x~y,2~");
+        assert_eq!(rejects(&decoded), [(1, Malformed)]);
+        assert_eq!(column(&decoded, "a"), ["y"]);
+    }
+
+    #[test]
+    fn a_quoted_empty_field_may_stand_for_a_text() {
+        let mut case = Case::csv("a STRING, n INT");
+        case.settings.csv.empty_value = Some("7".into());
+        let decoded = case.read("a,n\n\"\",\"\"\n,\n\" \",1\n");
+        assert_eq!(column(&decoded, "a"), ["7", "-", " "]);
+        assert_eq!(column(&decoded, "n"), ["7", "-", "1"]);
+        case.settings.csv.empty_value = Some("none".into());
+        assert_eq!(rejects(&case.read("a,n\nx,\"\"\n")), [(1, TypeMismatch)]);
+    }
+
+    #[test]
     fn tab_separated_files_are_known_by_their_name() {
         let case = Case::new(Format::Csv, "a.tsv.gz", "a STRING");
         assert_eq!(case.fault("a\tb\n").0, ParkReason::NotThisFormat);
@@ -710,7 +576,7 @@ mod tests {
     #[test]
     fn garbage_never_panics_and_numbers_stay_complete() {
         let pieces: [&[u8]; 12] = [
-            b"\"", b"\"\"", b",", b"\n", b"\r\n", b"\r", b"x", b"1", b"\\", b"#", b"\xff", b"\0",
+            b"\"", b"\"\"", b",", b"\n", b"\r\n", b"\r", b"x", b" ", b"\\", b"#", b"\xff", b"\0",
         ];
         let mut state = 11u64;
         let mut next = |bound: usize| {
@@ -724,7 +590,11 @@ mod tests {
             case.settings.csv.multi_line = round % 2 == 0;
             case.settings.csv.escape = (round % 3 == 0).then_some(b'\\');
             case.settings.csv.comment = (round % 5 == 0).then_some(b'#');
-            let mut text = b"a,b\n".to_vec();
+            case.settings.csv.ignore_leading_white_space = round % 7 < 3;
+            case.settings.csv.ignore_trailing_white_space = round % 11 < 5;
+            case.settings.csv.line_sep = (round % 13 == 0).then_some(b'\r');
+            let mut text = b"a,b".to_vec();
+            text.push(case.settings.csv.line_sep.unwrap_or(b'\n'));
             (0..next(30)).for_each(|_| text.extend_from_slice(pieces[next(pieces.len())]));
             match case.try_read(&text) {
                 Err(fault) => assert_eq!(fault.reason, ParkReason::UnclosedQuote),

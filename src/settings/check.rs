@@ -274,6 +274,19 @@ fn csv(reader: &mut Reader<'_>) -> CsvSettings {
         null_value: reader
             .text("source.csv.null_value")
             .filter(|text| !text.is_empty()),
+        empty_value: reader
+            .text("source.csv.empty_value")
+            .filter(|text| !text.is_empty()),
+        ignore_leading_white_space: reader.boolean("source.csv.ignore_leading_white_space", false),
+        ignore_trailing_white_space: reader
+            .boolean("source.csv.ignore_trailing_white_space", false),
+        skip_rows: reader.parsed("source.csv.skip_rows", 0, "a whole number", value::count),
+        line_sep: reader.parsed(
+            "source.csv.line_sep",
+            default.line_sep,
+            "one ASCII character",
+            value::line_end,
+        ),
         encoding: encoding(reader, "source.csv.encoding"),
         multi_line: reader.boolean("source.csv.multi_line", default.multi_line),
         comment: dialect(reader, "source.csv.comment", default.comment),

@@ -162,6 +162,31 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "Text of an unquoted field that means NULL, besides the empty one",
     ),
     key(
+        "source.csv.empty_value",
+        "csv-empty-value",
+        "Text that a quoted empty field stands for [default: the empty text]",
+    ),
+    key(
+        "source.csv.ignore_leading_white_space",
+        "csv-ignore-leading-white-space",
+        "Blanks before a field are no part of it: true or false [default: false]",
+    ),
+    key(
+        "source.csv.ignore_trailing_white_space",
+        "csv-ignore-trailing-white-space",
+        "Blanks behind a field are no part of it: true or false [default: false]",
+    ),
+    key(
+        "source.csv.skip_rows",
+        "csv-skip-rows",
+        "Lines to leave out before the header or the first record [default: 0]",
+    ),
+    key(
+        "source.csv.line_sep",
+        "csv-line-sep",
+        "Character that ends a line [default: LF or CRLF]",
+    ),
+    key(
         "source.csv.encoding",
         "csv-encoding",
         "Encoding of the text, such as UTF-16 or windows-1252 [default: UTF-8]",

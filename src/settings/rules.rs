@@ -277,6 +277,7 @@ fn event_rules(reader: &mut Reader<'_>) {
 fn csv_dialect(reader: &mut Reader<'_>, csv: &CsvSettings) {
     let taken = [
         ("source.csv.delimiter", Some(csv.delimiter)),
+        ("source.csv.line_sep", csv.line_sep),
         ("source.csv.quote", csv.quote),
         ("source.csv.comment", csv.comment),
     ];

@@ -72,6 +72,16 @@ pub(super) fn dialect_byte(text: &str) -> Option<Option<u8>> {
     }
 }
 
+/// The byte that ends a line; control characters may be written with a backslash. `None` inside means LF or CRLF.
+pub(super) fn line_end(text: &str) -> Option<Option<u8>> {
+    match text.as_bytes() {
+        b"\\n" => Some(Some(b'\n')),
+        b"\\r" => Some(Some(b'\r')),
+        [byte] if byte.is_ascii() => Some(Some(*byte)),
+        _ => dialect_byte(text),
+    }
+}
+
 /// The parts of a list that was typed as one text.
 pub(super) fn comma_list(text: &str) -> Vec<String> {
     let parts = text.split(',').map(str::trim);
@@ -163,5 +173,9 @@ mod tests {
         assert_eq!(dialect_byte("\n"), None);
         assert_eq!(dialect_byte("\\t"), Some(Some(b'\t')));
         assert_eq!(dialect_byte(""), Some(None));
+        assert_eq!(line_end("\r\n"), None);
+        assert_eq!(line_end("\\r"), Some(Some(b'\r')));
+        assert_eq!(line_end("\u{1e}"), Some(Some(0x1E)));
+        assert_eq!(line_end(""), Some(None));
     }
 }
