@@ -57,4 +57,5 @@ pub mod schema;
 pub mod settings;
 pub mod silver;
 pub mod status;
+mod time_pattern;
 pub mod verify;

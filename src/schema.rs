@@ -12,6 +12,7 @@ use crate::change::{
     SNAPSHOT_VERSION,
 };
 use crate::error::{Error, Result};
+use crate::time_pattern::TimePattern;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -224,16 +225,21 @@ pub fn check_column_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether `format` is a chrono format that dates or times can be read with.
+/// Whether `format` is a chrono format, or a pattern of Spark, that dates or times can be read with.
 pub fn check_time_format(format: &str) -> Result<()> {
-    match chrono::format::StrftimeItems::new(format).parse_to_owned() {
-        // A pattern of another system, such as dd/MM/yyyy, is plain text here and would fit no value.
-        Ok(_) if format.contains('%') => Ok(()),
-        Ok(_) | Err(_) => Err(Error::settings(format!(
-            "not a format of dates or times: {format:?}"
-        ))
-        .hint("write it as for strftime, for example %Y-%m-%d %H:%M:%S%.f %z")),
+    let is_known = match format.contains('%') {
+        true => chrono::format::StrftimeItems::new(format)
+            .parse_to_owned()
+            .is_ok(),
+        false => TimePattern::parse(format).is_some(),
+    };
+    if is_known {
+        return Ok(());
     }
+    let error = Error::settings(format!("not a format of dates or times: {format:?}"));
+    Err(error.hint(
+        "write it as for strftime, such as %Y-%m-%d %H:%M:%S%.f %z, or as in Spark, such as yyyy-MM-dd HH:mm:ss[.SSSSSS]XXX",
+    ))
 }
 
 /// The type of TIMESTAMP columns: an instant, in microseconds.
@@ -598,6 +604,7 @@ mod tests {
                 .contains("%Q")
         );
         assert!(check_time_format("%d.%m.%Y").is_ok());
-        assert!(check_time_format("dd/MM/yyyy").is_err());
+        assert!(check_time_format("dd/MM/yyyy").is_ok());
+        assert!(check_time_format("dd/mm/yyyy").is_err());
     }
 }

@@ -127,9 +127,9 @@ pub struct CsvSettings {
     pub multi_line: bool,
     /// Lines that start with this byte are no records.
     pub comment: Option<u8>,
-    /// chrono format of dates; `None` is ISO 8601.
+    /// chrono format or Spark pattern of dates; `None` is ISO 8601.
     pub date_format: Option<String>,
-    /// chrono format of timestamps; `None` is ISO 8601.
+    /// chrono format or Spark pattern of timestamps; `None` is ISO 8601.
     pub timestamp_format: Option<String>,
 }
 
@@ -162,9 +162,9 @@ pub struct JsonSettings {
     pub multi_line: bool,
     /// How characters are written as bytes.
     pub encoding: TextEncoding,
-    /// chrono format of timestamps; `None` is ISO 8601.
+    /// chrono format or Spark pattern of timestamps; `None` is ISO 8601.
     pub timestamp_format: Option<String>,
-    /// chrono format of dates; `None` is ISO 8601.
+    /// chrono format or Spark pattern of dates; `None` is ISO 8601.
     pub date_format: Option<String>,
 }
 

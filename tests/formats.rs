@@ -165,6 +165,46 @@ fn csv_of_a_report_is_read_by_its_settings() {
 }
 
 #[test]
+fn patterns_of_spark_read_dates_and_times() {
+    let hints = "id BIGINT, at TIMESTAMP, wall TIMESTAMP_NTZ, day DATE";
+    let program = Program::new(
+        &format!(
+            "format = \"auto\"\nschema_hints = \"{hints}\"\n\
+             [pipeline.orders.source.csv]\ndate_format = \"dd.MM.yyyy\"\n\
+             timestamp_format = \"dd.MM.yyyy HH:mm[:ss.SSSSSS][ XXX]\"\n\
+             [pipeline.orders.source.json]\ndate_format = \"yyyyMMdd\""
+        ),
+        "",
+        "keys = [\"id\"]\nsequence_by = [\"day\"]",
+    );
+    program.drop_file(
+        "a.csv",
+        "id,at,wall,day\n1,31.01.2024 10:00 +02:00,31.01.2024 10:00:00.25,29.02.2024\n2,31.1.2024 10:00 Z,,1.2.2024\n",
+    );
+    program.drop_file(
+        "b.json",
+        "{\"id\": 3, \"day\": 20240229}\n{\"id\": 4, \"day\": \"2024-02-29\"}\n",
+    );
+    assert_eq!(program.run(), 3);
+    let rows: Vec<Value> = program
+        .json(&["show", "orders"])
+        .into_iter()
+        .map(|row| json!([row["id"], row["at"], row["wall"], row["day"]]))
+        .collect();
+    let at = "2024-01-31T08:00:00.000000Z";
+    assert_eq!(
+        rows,
+        [
+            json!([1, at, "2024-01-31T10:00:00.250000", "2024-02-29"]),
+            json!([3, null, null, "2024-02-29"])
+        ]
+    );
+    let refused = program.quarantine();
+    assert!(refused.iter().all(|row| row["reason"] == "type_mismatch"));
+    assert_eq!(refused.len(), 2);
+}
+
+#[test]
 fn refused_csv_records_are_named_to_the_physical_line() {
     let program = pipeline("format = \"csv\"");
     let header = "op,order_id,status,amount,seq\n";

@@ -1,11 +1,12 @@
 //! Dates and times from their text, exactly; the time zone of the process never matters.
 //!
-//! ISO 8601 by default, a chrono format where one is set.
+//! ISO 8601 by default; where one is set, a chrono format, or a pattern of Spark if it has no percent sign.
 
 use crate::change::FileFault;
 use crate::change::ParkReason;
+use crate::time_pattern::{TimeParts, TimePattern};
 use chrono::format::{Item, Parsed, StrftimeItems};
-use chrono::{NaiveDate, NaiveDateTime, Timelike};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 /// 0001-01-01T00:00:00Z, the first instant that every reader of the tables knows.
@@ -33,34 +34,30 @@ pub(super) struct Stamp {
     pub(super) has_offset: bool,
 }
 
+/// A format of the settings.
+#[derive(Debug)]
+enum Format {
+    Strftime(Vec<Item<'static>>),
+    Pattern(TimePattern),
+}
+
 /// The formats of the settings, ready for use.
 #[derive(Debug, Default)]
 pub(super) struct TimeFormats {
-    date: Option<Vec<Item<'static>>>,
-    timestamp: Option<Vec<Item<'static>>>,
-    /// The timestamp format says UTC in a letter.
+    date: Option<Format>,
+    timestamp: Option<Format>,
+    /// The chrono format of timestamps says UTC in a letter.
     timestamp_is_utc: bool,
 }
 
 impl TimeFormats {
-    /// Prepares chrono formats; `None` is ISO 8601.
+    /// Prepares the formats; `None` is ISO 8601.
     pub(super) fn new(date: Option<&str>, timestamp: Option<&str>) -> Result<Self, FileFault> {
-        let prepare =
-            |format: Option<&str>| match format.map(|f| StrftimeItems::new(f).parse_to_owned()) {
-                None => Ok(None),
-                Some(Ok(items)) => Ok(Some(items)),
-                Some(Err(_)) => {
-                    let detail = format!(
-                        "not a format of dates or times: {:?}",
-                        format.unwrap_or_default()
-                    );
-                    Err(FileFault::new(ParkReason::Unreadable, detail))
-                }
-            };
+        let timestamp_format = timestamp.map(Format::new).transpose()?;
         let timestamp_is_utc = timestamp.is_some_and(|f| f.ends_with('Z') && !f.ends_with("%Z"));
         Ok(TimeFormats {
-            date: prepare(date)?,
-            timestamp: prepare(timestamp)?,
+            date: date.map(Format::new).transpose()?,
+            timestamp: timestamp_format,
             timestamp_is_utc,
         })
     }
@@ -79,11 +76,14 @@ impl TimeFormats {
     pub(super) fn date(&self, text: &str) -> Result<i32, TimeFault> {
         let day = match &self.date {
             None => iso_date(text.as_bytes())?,
-            Some(items) => {
+            Some(Format::Strftime(items)) => {
                 let mut parsed = Parsed::new();
                 chrono::format::parse(&mut parsed, text, items.iter())
                     .map_err(|_| TimeFault::NotATime)?;
                 parsed.to_naive_date().map_err(|_| TimeFault::NotATime)?
+            }
+            Some(Format::Pattern(pattern)) => {
+                day_of(&pattern.read(text).ok_or(TimeFault::NotATime)?)?
             }
         };
         let start = in_range(micros_of(day.and_time(chrono::NaiveTime::MIN)))?;
@@ -95,7 +95,11 @@ impl TimeFormats {
     pub(super) fn timestamp(&self, text: &str) -> Result<Stamp, TimeFault> {
         match &self.timestamp {
             None => iso_timestamp(text.as_bytes()),
-            Some(items) => self.formatted_timestamp(text, items),
+            Some(Format::Strftime(items)) => self.formatted_timestamp(text, items),
+            Some(Format::Pattern(pattern)) => {
+                let parts = pattern.read(text).ok_or(TimeFault::NotATime)?;
+                stamp_of(wall_of(&parts)?, parts.offset, parts.offset.is_some())
+            }
         }
     }
 
@@ -108,18 +112,71 @@ impl TimeFormats {
         let wall = parsed
             .to_naive_datetime_with_offset(offset.unwrap_or(0))
             .map_err(|_| TimeFault::NotATime)?;
-        if wall.nanosecond() >= 1_000_000_000 {
-            return Err(TimeFault::NotATime);
-        }
-        if wall.nanosecond() % 1000 != 0 {
-            return Err(TimeFault::Surplus);
-        }
-        let micros = micros_of(wall) - i64::from(offset.unwrap_or(0)) * MICROS_PER_SECOND;
-        Ok(Stamp {
-            micros: in_range(micros)?,
-            has_offset,
+        stamp_of(wall, offset, has_offset)
+    }
+}
+
+impl Format {
+    fn new(format: &str) -> Result<Format, FileFault> {
+        let found = match format.contains('%') {
+            true => StrftimeItems::new(format)
+                .parse_to_owned()
+                .ok()
+                .map(Format::Strftime),
+            false => TimePattern::parse(format).map(Format::Pattern),
+        };
+        found.ok_or_else(|| {
+            let detail = format!("not a format of dates or times: {format:?}");
+            FileFault::new(ParkReason::Unreadable, detail)
         })
     }
+}
+
+fn stamp_of(
+    wall: NaiveDateTime,
+    offset: Option<i32>,
+    has_offset: bool,
+) -> Result<Stamp, TimeFault> {
+    // A leap second has no place among the microseconds.
+    if wall.nanosecond() >= 1_000_000_000 {
+        return Err(TimeFault::NotATime);
+    }
+    if !wall.nanosecond().is_multiple_of(1000) {
+        return Err(TimeFault::Surplus);
+    }
+    let micros = micros_of(wall) - i64::from(offset.unwrap_or(0)) * MICROS_PER_SECOND;
+    Ok(Stamp {
+        micros: in_range(micros)?,
+        has_offset,
+    })
+}
+
+/// The day that the parts name, if there is one.
+fn day_of(parts: &TimeParts) -> Result<NaiveDate, TimeFault> {
+    let (Some(year), Some(month), Some(day)) = (parts.year, parts.month, parts.day) else {
+        return Err(TimeFault::NotATime);
+    };
+    let year = i32::try_from(year).map_err(|_| TimeFault::NotATime)?;
+    NaiveDate::from_ymd_opt(year, month, day)
+        .filter(|day| {
+            let weekday = day.weekday().num_days_from_monday();
+            year > 0 && parts.weekday.is_none_or(|named| named == weekday)
+        })
+        .ok_or(TimeFault::NotATime)
+}
+
+/// The time on the wall; parts of the day that the pattern lacks are zero.
+fn wall_of(parts: &TimeParts) -> Result<NaiveDateTime, TimeFault> {
+    let hour = match (parts.hour_of_half, parts.is_afternoon) {
+        (Some(hour @ 1..=12), Some(is_afternoon)) => hour % 12 + if is_afternoon { 12 } else { 0 },
+        (Some(_), _) => return Err(TimeFault::NotATime),
+        (None, _) => parts.hour.unwrap_or(0),
+    };
+    let (minute, second) = (parts.minute.unwrap_or(0), parts.second.unwrap_or(0));
+    let nanosecond = parts.nanosecond.unwrap_or(0);
+    day_of(parts)?
+        .and_hms_nano_opt(hour, minute, second, nanosecond)
+        .ok_or(TimeFault::NotATime)
 }
 
 fn micros_of(wall: NaiveDateTime) -> i64 {
@@ -344,5 +401,54 @@ mod tests {
             Err(TimeFault::NotATime)
         );
         assert!(TimeFormats::new(None, Some("%Q")).is_err());
+    }
+
+    #[test]
+    fn patterns_of_spark_are_read_to_the_digit() {
+        let formats = TimeFormats::new(
+            Some("dd.MM.yyyy"),
+            Some("EEE dd.MM.yyyy hh:mm:ss[.SSSSSSSSS] a[ XXX]"),
+        )
+        .unwrap();
+        assert_eq!(
+            formats.date("29.02.2024"),
+            TimeFormats::default().date("2024-02-29")
+        );
+        let instant = Stamp {
+            micros: micros("2024-02-29T10:30:00.25Z"),
+            has_offset: true,
+        };
+        let text = "Thu 29.02.2024 12:30:00.25 PM +02:00";
+        assert_eq!(formats.timestamp(text), Ok(instant));
+        let wall = formats.timestamp("Thu 29.02.2024 12:30:00 AM").unwrap();
+        assert_eq!(wall.micros, micros("2024-02-29T00:30:00Z"));
+        assert!(!wall.has_offset);
+        for text in [
+            "29.02.2023",
+            "00.01.2024",
+            "01.13.2024",
+            "01.01.0000",
+            "1.2.2024",
+        ] {
+            assert_eq!(formats.date(text), Err(TimeFault::NotATime), "{text}");
+        }
+        for (text, fault) in [
+            ("Fri 29.02.2024 12:30:00 AM", TimeFault::NotATime),
+            ("Thu 29.02.2024 13:30:00 AM", TimeFault::NotATime),
+            ("Thu 29.02.2024 00:30:00 AM", TimeFault::NotATime),
+            ("Thu 29.02.2024 12:60:00 AM", TimeFault::NotATime),
+            ("Thu 29.02.2024 12:30:60 AM", TimeFault::NotATime),
+            ("Thu 29.02.2024 12:30:00.0000001 AM", TimeFault::Surplus),
+        ] {
+            assert_eq!(formats.timestamp(text), Err(fault), "{text}");
+        }
+        let utc = TimeFormats::new(None, Some("yyyyMMdd'T'HHmmss'Z'")).unwrap();
+        assert!(utc.timestamp("20240229T003000Z").unwrap().has_offset);
+        let day = TimeFormats::new(None, Some("yyyy/MM/dd")).unwrap();
+        assert_eq!(
+            day.timestamp("2024/02/29").unwrap().micros,
+            micros("2024-02-29T00:00:00Z")
+        );
+        assert!(TimeFormats::new(Some("yyyy-MM"), None).is_err());
     }
 }

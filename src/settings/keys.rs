@@ -204,12 +204,12 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(
         "source.csv.date_format",
         "csv-date-format",
-        "Format of dates, as in strftime [default: ISO 8601]",
+        "Format of dates, such as %d.%m.%Y or dd.MM.yyyy [default: ISO 8601]",
     ),
     key(
         "source.csv.timestamp_format",
         "csv-timestamp-format",
-        "Format of timestamps, as in strftime [default: ISO 8601]",
+        "Format of timestamps, such as %Y%m%d%H%M%S or yyyyMMddHHmmss [default: ISO 8601]",
     ),
     key(
         "source.json.multi_line",
@@ -224,12 +224,12 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(
         "source.json.date_format",
         "json-date-format",
-        "Format of dates, as in strftime [default: ISO 8601]",
+        "Format of dates, such as %d.%m.%Y or dd.MM.yyyy [default: ISO 8601]",
     ),
     key(
         "source.json.timestamp_format",
         "json-timestamp-format",
-        "Format of timestamps, as in strftime [default: ISO 8601]",
+        "Format of timestamps, such as %Y%m%d%H%M%S or yyyyMMddHHmmss [default: ISO 8601]",
     ),
     key(
         "bronze.path",
