@@ -461,3 +461,84 @@ fn history_with_struct_bounds_and_hard_deletes_are_read_alike() {
         ]
     );
 }
+
+/// Settings of the source for each part that `source.py` writes.
+const SOURCES: [(&str, &str); 4] = [
+    ("documents", "json.multi_line = true"),
+    ("utf16", "csv.encoding = \"UTF-16\""),
+    ("windows1252", "csv.encoding = \"cp1252\""),
+    ("avro", ""),
+];
+
+#[test]
+fn random_records_of_every_format_load_as_other_readers_see_them() {
+    let Some(python) = std::env::var_os("LANDFALL_PYTHON") else {
+        eprintln!("skipped: LANDFALL_PYTHON names no Python with deltalake");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/readers/source.py");
+    for seed in 0..3 {
+        println!("seed {seed}");
+        let root = folder.path().join(seed.to_string());
+        let written = Command::new(&python)
+            .args([script.as_os_str(), root.as_os_str()])
+            .arg(seed.to_string())
+            .output()
+            .unwrap();
+        let complaint = String::from_utf8_lossy(&written.stderr);
+        assert!(written.status.success(), "{complaint}");
+        let mut expected: BTreeMap<String, Value> =
+            serde_json::from_slice(&written.stdout).unwrap();
+        for (part, source) in SOURCES {
+            let Some(loaded) = load_part(&root.join(part), source) else {
+                return;
+            };
+            let expected = sorted_by_id(expected.remove(part).unwrap());
+            assert_eq!(loaded.len(), expected.len(), "{part}");
+            for (loaded, expected) in loaded.iter().zip(&expected) {
+                assert_eq!(loaded, expected, "{part}");
+            }
+        }
+        assert!(expected.is_empty());
+    }
+}
+
+/// The rows of bronze, without the columns that the loader adds.
+fn load_part(files: &Path, source: &str) -> Option<Vec<Value>> {
+    let loader = TestLoader::from_toml(&format!(
+        r#"
+[pipeline.orders]
+checkpoint = "checkpoints/orders.db"
+[pipeline.orders.source]
+path = "landing"
+settle = "0s"
+schema_hints = "id BIGINT, text STRING, amount DECIMAL(12,2), ratio DOUBLE, day DATE, at TIMESTAMP"
+{source}
+[pipeline.orders.bronze]
+path = "lake/bronze"
+"#
+    ));
+    for file in fs::read_dir(files).unwrap() {
+        let file = file.unwrap();
+        loader.drop_file(
+            file.file_name().to_str().unwrap(),
+            fs::read(file.path()).unwrap(),
+        );
+    }
+    loader.run();
+    let mut rows = read("rows", &loader.settings.bronze.path, &[])?;
+    for row in rows.as_array_mut().unwrap() {
+        let row = row.as_object_mut().unwrap();
+        row.retain(|name, _| !name.starts_with('_'));
+    }
+    Some(sorted_by_id(rows))
+}
+
+fn sorted_by_id(rows: Value) -> Vec<Value> {
+    let Value::Array(mut rows) = rows else {
+        panic!("no list of rows: {rows}")
+    };
+    rows.sort_by_key(|row| row["id"].as_i64());
+    rows
+}

@@ -72,4 +72,5 @@ def main():
     json.dump(answers[what](*rest), sys.stdout)
 
 
-main()
+if __name__ == "__main__":
+    main()
