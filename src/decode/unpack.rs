@@ -376,6 +376,31 @@ mod tests {
     }
 
     #[test]
+    fn damage_anywhere_never_panics_and_never_passes_the_limit() {
+        let mut state = 5u64;
+        let mut next = |bound: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        let text: Vec<u8> = (0..3000u32).map(|i| (i * i / 7) as u8).collect();
+        for (path, packed) in packed(&text) {
+            for _ in 0..150 {
+                let mut damaged = packed.clone();
+                for _ in 0..=next(4) {
+                    let place = next(damaged.len());
+                    damaged[place] = next(256) as u8;
+                }
+                damaged.truncate(1 + next(damaged.len() * 2).min(damaged.len() - 1));
+                if let Ok(read) = unpack(path, damaged.into(), 4000) {
+                    assert!(read.len() <= 4000, "{path}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_stream_beyond_the_limit_is_not_unpacked() {
         for (path, packed) in packed(&vec![0; 10_000_000]) {
             assert_eq!(reason(path, packed), ParkReason::TooLarge, "{path}");
