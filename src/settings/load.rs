@@ -525,6 +525,13 @@ mod tests {
                 "are the same character",
             ),
             ("source.csv", "date_format = \"%Q!\"", "must be a format"),
+            ("source.csv", "line_sep = \",\"", "are the same character"),
+            ("source.csv", "skip_rows = -1", "must be a whole number"),
+            (
+                "source.json",
+                "encoding = \"UTF-32\"",
+                "must be an encoding",
+            ),
             (
                 "source.csv",
                 "nullValue = \"x\"",
