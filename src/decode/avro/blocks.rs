@@ -1,6 +1,6 @@
 //! The frame of an Avro file: its header, then blocks of records with a mark behind each.
 //!
-//! Every byte of the file is accounted for: a block is whole, its mark is that of the file, and nothing follows the last.
+//! Every block is whole, its mark is that of the file, and nothing follows the last.
 
 use super::datum::long;
 use crate::change::{FileFault, ParkReason};
