@@ -316,8 +316,17 @@ mod tests {
     use arrow::array::{Int64Array, StringArray};
     use std::sync::Arc;
 
-    /// Changes of four users, two of them delivered after newer ones: (user, name, city, operation, sequence).
-    const EVENTS: [(i64, Option<&str>, Option<&str>, &str, i64); 8] = [
+    /// User, name, city, operation, sequence.
+    type Event = (
+        i64,
+        Option<&'static str>,
+        Option<&'static str>,
+        &'static str,
+        i64,
+    );
+
+    /// Changes of four users, two of them delivered after newer ones.
+    const EVENTS: [Event; 8] = [
         (124, Some("Raul"), Some("Oaxaca"), "I", 1),
         (123, Some("Isabel"), Some("Monterrey"), "I", 1),
         (125, Some("Mercedes"), Some("Tijuana"), "I", 2),
