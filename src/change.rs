@@ -28,6 +28,14 @@ pub const RESCUED_DATA: &str = "_rescued_data";
 pub const PRESENT_COLUMNS: &str = "_present_columns";
 /// The version of the snapshot that the file is, told by its name.
 pub const SNAPSHOT_VERSION: &str = "_snapshot_version";
+/// What a change in an envelope does: one of the words of `envelope::Op`.
+pub const OP: &str = "_op";
+/// Where a change in an envelope stands in the order of its source, as a text that sorts so.
+pub const SEQUENCE: &str = "_sequence";
+/// The row before a change in an envelope, as JSON.
+pub const BEFORE: &str = "_before";
+/// What else an envelope says of a change, as JSON.
+pub const ENVELOPE: &str = "_envelope";
 /// The file of a row, relative to the landing folder.
 pub const FILE_PATH: &str = "_file_path";
 /// The number of a record in its file, from 1.

@@ -7,7 +7,9 @@
 mod arrow_text;
 mod arrow_value;
 mod avro;
+mod changes;
 mod columns;
+mod connect;
 mod csv;
 mod documents;
 mod encoding;
@@ -17,6 +19,7 @@ mod head;
 mod infer;
 mod json;
 mod number;
+mod own;
 mod packing;
 mod parquet;
 mod rows;
@@ -29,6 +32,9 @@ mod value;
 
 pub use crate::schema::{NewColumn, widen};
 pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
+pub(crate) use rows::RecordFault;
+pub(crate) use text::{json_text, shorten};
+pub(crate) use token::{Member, Token, elements, members, one_value};
 pub use typed::{shows_columns, value_of_text, values_of_record};
 
 use crate::change::{FileFault, ParkReason, Reject};
@@ -130,9 +136,9 @@ fn decode_json(
     )?;
     let mut rows = Rows::new(path, schema, settings, values).of_text(text.origin());
     if dialect.multi_line {
-        json::read_documents(&text.bytes, text.start, &mut rows)?;
+        json::read_documents(&text.bytes, text.start, settings, &mut rows)?;
     } else {
-        json::read_lines(&text.bytes, text.start, &mut rows);
+        json::read_lines(&text.bytes, text.start, settings, &mut rows);
     }
     rows.finish(bytes.clone())
 }

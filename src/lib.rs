@@ -36,6 +36,7 @@ pub mod clock;
 pub mod crash;
 pub mod decode;
 pub mod delta;
+pub mod envelope;
 pub mod error;
 pub mod events;
 pub mod explain;

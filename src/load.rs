@@ -5,9 +5,10 @@
 
 use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::LoadedFile;
-use crate::change::{FileFault, ParkReason, RESCUED_DATA, Reject, RejectReason};
+use crate::change::{FileFault, OP, ParkReason, RESCUED_DATA, Reject, RejectReason, SEQUENCE};
 use crate::checkpoint::{FileOutcome, OutcomeKind};
 use crate::decode::{Decoded, decode};
+use crate::envelope::Op;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{EventClassifier, EventKind, find_column};
 use crate::landing::{ReadFault, ReadFile, read};
@@ -281,7 +282,7 @@ impl Admission {
         match kind {
             EventKind::Skip => return None,
             EventKind::Unknown => {
-                return Some((RejectReason::UnknownOp, self.unknown_operation(rows, row)));
+                return Some(self.unknown_operation(rows, row));
             }
             EventKind::Upsert | EventKind::Delete | EventKind::Truncate => {}
         }
@@ -297,6 +298,10 @@ impl Admission {
             ));
         }
         let (name, _) = self.sequence.iter().find(is_null)?;
+        if name == SEQUENCE {
+            let detail = "the record says nothing of its place in the order of the source; let the source write it, or set sequence_by";
+            return Some((RejectReason::NullSequence, detail.into()));
+        }
         Some((
             RejectReason::NullSequence,
             format!("sequence column {name} is NULL or absent"),
@@ -341,10 +346,10 @@ impl Admission {
             })
     }
 
-    fn unknown_operation(&self, rows: &RecordBatch, row: usize) -> String {
+    fn unknown_operation(&self, rows: &RecordBatch, row: usize) -> (RejectReason, String) {
         if self.operation.is_empty() {
-            return "apply_as_deletes or apply_as_truncates cannot be evaluated on the values of this record"
-                .into();
+            let detail = "apply_as_deletes or apply_as_truncates cannot be evaluated on the values of this record";
+            return (RejectReason::UnknownOp, detail.into());
         }
         let place = find_column(&rows.schema(), &self.operation);
         let value = place.and_then(|place| {
@@ -354,11 +359,17 @@ impl Admission {
                 arrow::util::display::ArrayFormatter::try_new(column.as_ref(), &options).ok()?;
             Some(formatter.value(row).to_string())
         });
-        format!(
+        // Every word of an envelope is in the settings but for this one, under SCD type 2.
+        if self.operation == OP && value.as_deref() == Some(Op::Truncate.as_str()) {
+            let detail = "a truncate cannot be applied to a silver with stored_as_scd_type = 2";
+            return (RejectReason::UnsupportedOp, detail.into());
+        }
+        let detail = format!(
             "column {}: operation {} is not in the settings",
             self.operation,
             value.as_deref().unwrap_or("NULL")
-        )
+        );
+        (RejectReason::UnknownOp, detail)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::events::check_rules;
 use crate::load::{LoadContext, LoadedBatch, load};
 use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
-use crate::settings::{AbsentColumns, KeyIndexMode, PipelineSettings, SnapshotVersion};
+use crate::settings::{AbsentColumns, Envelope, KeyIndexMode, PipelineSettings, SnapshotVersion};
 use crate::silver::{ApplyCounters, SilverTable};
 use arrow::datatypes::DataType;
 use std::collections::{BTreeMap, BTreeSet};
@@ -490,9 +490,12 @@ fn key_columns(settings: &PipelineSettings) -> &[String] {
 
 /// The columns that the loader fills by the settings, beside those of every bronze.
 pub(crate) fn with_own_columns(schema: TableSchema, settings: &PipelineSettings) -> TableSchema {
-    let schema = match settings.source.absent_columns {
-        AbsentColumns::Null => schema,
-        AbsentColumns::Keep => schema.with_own_column(PRESENT_COLUMNS, DataType::Utf8),
+    let schema = match (settings.source.envelope, settings.source.absent_columns) {
+        (Envelope::None, AbsentColumns::Null) => schema,
+        (Envelope::None, AbsentColumns::Keep) => {
+            schema.with_own_column(PRESENT_COLUMNS, DataType::Utf8)
+        }
+        _ => schema.with_envelope_columns(),
     };
     match settings.source.snapshot_version {
         SnapshotVersion::FileName => schema.with_own_column(SNAPSHOT_VERSION, DataType::Int64),

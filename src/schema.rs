@@ -8,8 +8,8 @@ mod ddl;
 pub use ddl::{ddl_name, ddl_type, parse_ddl};
 
 use crate::change::{
-    BATCH_ID, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, PRESENT_COLUMNS, RESCUED_DATA,
-    SNAPSHOT_VERSION,
+    BATCH_ID, BEFORE, ENVELOPE, FILE_MODIFIED_AT, FILE_PATH, FILE_ROW, LOADED_AT, OP,
+    PRESENT_COLUMNS, RESCUED_DATA, SEQUENCE, SNAPSHOT_VERSION,
 };
 use crate::error::{Error, Result};
 use crate::time_pattern::TimePattern;
@@ -104,6 +104,14 @@ impl TableSchema {
             Some(index) => Lookup::OtherCase(index),
             None => Lookup::Absent,
         }
+    }
+
+    /// This schema with the columns that a change in an envelope fills.
+    pub fn with_envelope_columns(&self) -> TableSchema {
+        let names = [OP, SEQUENCE, BEFORE, ENVELOPE, PRESENT_COLUMNS];
+        names.into_iter().fold(self.clone(), |schema, name| {
+            schema.with_own_column(name, DataType::Utf8)
+        })
     }
 
     /// This schema with a column that the loader fills.

@@ -88,6 +88,10 @@ pub struct SourceSettings {
     pub settle: Duration,
     /// What happens to a source file when silver holds its rows.
     pub clean_source: CleanSource,
+    /// The shape of the records.
+    pub envelope: Envelope,
+    /// The keys of silver, where there is one: a change in an envelope that alters them is two changes.
+    pub keys: Vec<String>,
     /// A column that a record does not carry.
     pub absent_columns: AbsentColumns,
     /// A text that means "value not sent"; `None` when not set.
@@ -404,6 +408,15 @@ pub enum CleanSource {
     Move(PathBuf),
     /// Files are deleted.
     Delete,
+}
+
+/// `envelope`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Envelope {
+    /// A record is a row.
+    None,
+    /// Debezium, with `before` and `after` or unwrapped.
+    Debezium,
 }
 
 /// `absent_columns`.

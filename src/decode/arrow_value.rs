@@ -48,7 +48,7 @@ pub(super) fn set_row<'a>(
             }
         }
     }
-    Ok(())
+    rows.close()
 }
 
 impl<'a> FieldValue<'a> for ArrowValue<'a> {

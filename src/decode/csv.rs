@@ -201,11 +201,11 @@ fn read_record<'a>(
         let value = CsvValue { text, is_null };
         match target {
             Target::Known(index) => rows.set(*index, &value)?,
-            Target::Unknown(_) if is_null => {}
+            Target::Unknown(_) if is_null && !rows.has_envelope() => {}
             Target::Unknown(name) => rows.set_unknown(name, &value)?,
         }
     }
-    Ok(())
+    rows.close()
 }
 
 #[cfg(test)]

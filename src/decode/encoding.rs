@@ -216,7 +216,6 @@ impl Text {
             text: &self.bytes,
             encoding: self.encoding,
             file: &self.file,
-            before: self.before,
             at: (0, self.before),
         }
     }
@@ -227,7 +226,6 @@ pub(super) struct Origin<'a> {
     text: &'a [u8],
     pub(super) encoding: TextEncoding,
     file: &'a [u8],
-    before: usize,
     /// A place of the text and the same one of the file.
     at: (usize, usize),
 }
@@ -237,11 +235,15 @@ impl Origin<'_> {
         if self.encoding == TextEncoding::Utf8 {
             return place;
         }
-        if place < self.at.0 {
-            self.at = (0, self.before);
-        }
-        let between = self.text.get(self.at.0..place).unwrap_or_default();
-        self.at = (place, self.at.1 + width(between, self.encoding));
+        let (known, in_file) = self.at;
+        let between = |from: usize, to: usize| self.text.get(from..to).unwrap_or_default();
+        self.at = if place < known {
+            // The changes of one record may stand at one place.
+            let back = width(between(place, known), self.encoding);
+            (place, in_file.saturating_sub(back))
+        } else {
+            (place, in_file + width(between(known, place), self.encoding))
+        };
         // Half a unit at the end is one byte.
         self.at.1.min(self.file.len())
     }

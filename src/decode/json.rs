@@ -2,12 +2,14 @@
 //!
 //! The rules for a record are the same for both.
 
+use super::changes::ChangeReader;
 use super::documents::Documents;
 use super::rows::{Place, RecordFault, Rows};
 use super::token::{self, Member, SyntaxFault, Token};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{RECORD_BYTES_MAX, infer};
 use crate::change::{FileFault, RejectReason};
+use crate::settings::SourceSettings;
 use arrow::datatypes::DataType;
 
 impl<'a> FieldValue<'a> for Token<'a> {
@@ -35,8 +37,13 @@ impl<'a> FieldValue<'a> for Token<'a> {
 }
 
 /// Reads all lines of `bytes` from `start` on.
-pub(super) fn read_lines<'a>(bytes: &'a [u8], start: usize, rows: &mut Rows<'a>) {
-    let mut reader = RecordReader::new("line");
+pub(super) fn read_lines<'a>(
+    bytes: &'a [u8],
+    start: usize,
+    settings: &SourceSettings,
+    rows: &mut Rows<'a>,
+) {
+    let mut reader = RecordReader::new("line", settings, rows);
     let mut at = start;
     let mut line_number = 0;
     while at < bytes.len() {
@@ -61,9 +68,10 @@ pub(super) fn read_lines<'a>(bytes: &'a [u8], start: usize, rows: &mut Rows<'a>)
 pub(super) fn read_documents<'a>(
     bytes: &'a [u8],
     start: usize,
+    settings: &SourceSettings,
     rows: &mut Rows<'a>,
 ) -> Result<(), FileFault> {
-    let mut reader = RecordReader::new("record");
+    let mut reader = RecordReader::new("record", settings, rows);
     let mut documents = Documents::new(bytes, start);
     loop {
         match documents.next() {
@@ -82,15 +90,22 @@ pub(super) fn read_documents<'a>(
 struct RecordReader<'a> {
     /// What a record is called.
     unit: &'static str,
+    /// Where the records hold changes in objects of their own.
+    changes: Option<ChangeReader<'a>>,
     /// The column at each place of the last record.
     shape: Vec<usize>,
     members: Vec<Member<'a>>,
 }
 
 impl<'a> RecordReader<'a> {
-    fn new(unit: &'static str) -> Self {
+    fn new(unit: &'static str, settings: &SourceSettings, rows: &mut Rows<'a>) -> Self {
+        let changes = ChangeReader::of(settings);
+        if changes.is_some() {
+            rows.expect_nested();
+        }
         RecordReader {
             unit,
+            changes,
             shape: Vec::new(),
             members: Vec::new(),
         }
@@ -98,6 +113,16 @@ impl<'a> RecordReader<'a> {
 
     /// Makes a row or a reject of the record.
     fn read(&mut self, place: Place, record: &'a [u8], rows: &mut Rows<'a>) {
+        if let Some(changes) = &mut self.changes {
+            return match text_of(record, rows).and_then(|text| {
+                changes
+                    .read(text, place, rows)
+                    .map_err(|fault| syntax_fault(self.unit, text, &fault))
+            }) {
+                Ok(()) => {}
+                Err(fault) => rows.refuse_text(place, fault),
+            };
+        }
         match self.set(record, rows) {
             Ok(()) => rows.take(place),
             Err(fault) => rows.refuse_text(place, fault),
@@ -106,13 +131,9 @@ impl<'a> RecordReader<'a> {
 
     /// Puts the values of a record into the slots of the present one.
     fn set(&mut self, record: &'a [u8], rows: &mut Rows<'a>) -> Result<(), RecordFault> {
-        if record.len() > RECORD_BYTES_MAX {
-            return Err(too_large(record.len()));
-        }
-        let record = std::str::from_utf8(record)
-            .map_err(|error| rows.not_text(record, error.valid_up_to()))?;
+        let record = text_of(record, rows)?;
         token::object_text(record, &mut self.members)
-            .map_err(|fault| self.syntax_fault(record, &fault))?;
+            .map_err(|fault| syntax_fault(self.unit, record, &fault))?;
         for (place, (name, value)) in self.members.iter().enumerate() {
             let expected = self
                 .shape
@@ -131,28 +152,35 @@ impl<'a> RecordReader<'a> {
                 None => rows.set_unknown(name, value)?,
             }
         }
-        Ok(())
+        rows.close()
     }
+}
 
-    fn syntax_fault(&self, record: &str, fault: &SyntaxFault) -> RecordFault {
-        let before = &record.as_bytes()[..fault.at];
-        let unit = self.unit;
-        let place = match memchr::memchr_iter(b'\n', before).count() {
-            0 => format!("byte {} of the {unit}", fault.at + 1),
-            feeds => format!(
-                "byte {} of the {unit}, its line {}",
-                fault.at + 1,
-                feeds + 1
-            ),
-        };
-        let hint = match fault.reason {
-            RejectReason::NotAnObject if unit == "line" => {
-                "; is the file JSON lines, one object per line? Other documents need json.multi_line = true"
-            }
-            _ => "",
-        };
-        RecordFault::new(fault.reason, format!("{place}: {}{hint}", fault.what))
+/// The text of a record that is not too large.
+fn text_of<'a>(record: &'a [u8], rows: &mut Rows<'a>) -> Result<&'a str, RecordFault> {
+    if record.len() > RECORD_BYTES_MAX {
+        return Err(too_large(record.len()));
     }
+    std::str::from_utf8(record).map_err(|error| rows.not_text(record, error.valid_up_to()))
+}
+
+fn syntax_fault(unit: &str, record: &str, fault: &SyntaxFault) -> RecordFault {
+    let before = &record.as_bytes()[..fault.at];
+    let place = match memchr::memchr_iter(b'\n', before).count() {
+        0 => format!("byte {} of the {unit}", fault.at + 1),
+        feeds => format!(
+            "byte {} of the {unit}, its line {}",
+            fault.at + 1,
+            feeds + 1
+        ),
+    };
+    let hint = match fault.reason {
+        RejectReason::NotAnObject if unit == "line" => {
+            "; is the file JSON lines, one object per line? Other documents need json.multi_line = true"
+        }
+        _ => "",
+    };
+    RecordFault::new(fault.reason, format!("{place}: {}{hint}", fault.what))
 }
 
 /// The record is beyond the limit.

@@ -5,6 +5,7 @@
 
 use super::columns::Column;
 use super::encoding::Origin;
+use super::own::OwnColumns;
 use super::text::{json_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{Decoded, RECORD_BYTES_MAX, RowPosition};
@@ -12,9 +13,10 @@ use crate::change::{
     FILE_PATH, FileFault, PRESENT_COLUMNS, ParkReason, RESCUED_DATA, Reject, RejectReason,
     SNAPSHOT_VERSION,
 };
+use crate::envelope::Change;
 use crate::schema::{Lookup, NewColumn, TableSchema, check_column_name, ddl_type, widen};
 use crate::settings::{
-    AbsentColumns, OnTypeMismatch, SchemaEvolutionMode, SnapshotVersion, SourceSettings,
+    AbsentColumns, Envelope, OnTypeMismatch, SchemaEvolutionMode, SnapshotVersion, SourceSettings,
     TextEncoding,
 };
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -26,13 +28,13 @@ use std::sync::Arc;
 
 /// Why a record is refused.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct RecordFault {
-    pub(super) reason: RejectReason,
-    pub(super) detail: String,
+pub(crate) struct RecordFault {
+    pub(crate) reason: RejectReason,
+    pub(crate) detail: String,
 }
 
 impl RecordFault {
-    pub(super) fn new(reason: RejectReason, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: RejectReason, detail: impl Into<String>) -> Self {
         RecordFault {
             reason,
             detail: detail.into(),
@@ -87,6 +89,7 @@ pub(super) struct Rows<'a> {
     presence: Option<Presence<'a>>,
     /// The column for the snapshot's version, and the version.
     snapshot: Option<(usize, i64)>,
+    own: Option<OwnColumns<'a>>,
 }
 
 /// Which columns the records carry, where that is kept.
@@ -99,6 +102,10 @@ struct Presence<'a> {
     /// The list of the last record, since the records of a feed are alike.
     last: (Vec<usize>, Vec<String>),
     last_text: Cow<'a, str>,
+    /// Every record lists its columns, and not only one that says that it carries some alone.
+    always: bool,
+    /// The present record says so.
+    is_partial: bool,
 }
 
 impl<'a> Rows<'a> {
@@ -135,8 +142,9 @@ impl<'a> Rows<'a> {
             slots: vec![Cell::Null; fields.len()],
             leftovers: Vec::new(),
             arriving: Vec::new(),
-            presence: Presence::of(schema, settings.absent_columns),
+            presence: Presence::of(schema, settings),
             snapshot: snapshot_of(path, schema, settings),
+            own: OwnColumns::of(schema, settings),
         }
     }
 
@@ -167,7 +175,17 @@ impl<'a> Rows<'a> {
         // A source cannot fill the loader's own column.
         let is_present = self.presence.as_ref().is_some_and(|own| own.index == index);
         let is_version = self.snapshot.is_some_and(|(own, _)| own == index);
-        (!is_present && !is_version).then_some(index)
+        (!is_present && !is_version && !self.hides(name)).then_some(index)
+    }
+
+    /// Whether an envelope takes the values of this name.
+    fn hides(&self, name: &str) -> bool {
+        self.own.as_ref().is_some_and(|own| own.hides(name))
+    }
+
+    /// Whether the records have an envelope.
+    pub(super) fn has_envelope(&self) -> bool {
+        self.own.is_some()
     }
 
     /// The name of a column.
@@ -211,6 +229,11 @@ impl<'a> Rows<'a> {
         name: &str,
         value: &V,
     ) -> Result<(), RecordFault> {
+        if let Some(own) = &mut self.own
+            && own.note(name, value, &mut self.reader)?
+        {
+            return Ok(());
+        }
         if let Some(presence) = &mut self.presence {
             presence.unknown.push(name.to_string());
         }
@@ -272,11 +295,39 @@ impl<'a> Rows<'a> {
         index
     }
 
+    /// The records of this file hold their columns in objects of their own.
+    pub(super) fn expect_nested(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.expect_nested();
+        }
+    }
+
+    /// Says what the present record does, where its envelope holds its columns apart.
+    pub(super) fn set_change(&mut self, change: &Change<'_>) {
+        if let Some(own) = &mut self.own {
+            own.set(change);
+        }
+        if let Some(presence) = &mut self.presence {
+            presence.is_partial = change.is_partial;
+        }
+    }
+
+    /// Looks at the present record as a whole, before it is taken: whether its envelope says what it does.
+    pub(super) fn close(&mut self) -> Result<(), RecordFault> {
+        match &mut self.own {
+            Some(own) => own.close(),
+            None => Ok(()),
+        }
+    }
+
     /// Ends the present record: all of it becomes a row.
     pub(super) fn take(&mut self, place: Place) {
         let position = self.position(place);
         if let Some(presence) = &mut self.presence {
-            self.slots[presence.index] = Cell::Text(presence.take(self.schema));
+            self.slots[presence.index] = presence.take(self.schema);
+        }
+        if let Some(own) = &mut self.own {
+            own.take(&mut self.slots);
         }
         if let Some((index, version)) = self.snapshot {
             self.slots[index] = Cell::Int(version);
@@ -319,6 +370,9 @@ impl<'a> Rows<'a> {
         self.arriving.clear();
         if let Some(presence) = &mut self.presence {
             presence.clear();
+        }
+        if let Some(own) = &mut self.own {
+            own.clear();
         }
         self.rejects.push(Reject {
             file_row: position.file_row,
@@ -400,7 +454,10 @@ impl<'a> Rows<'a> {
     }
 
     /// All that was read; `text` is what the positions point into.
-    pub(super) fn finish(self, text: Bytes) -> Result<Decoded, FileFault> {
+    pub(super) fn finish(mut self, text: Bytes) -> Result<Decoded, FileFault> {
+        if let Some(own) = self.own.take() {
+            own.finish(&mut self.columns);
+        }
         let encoding = self.encoding();
         let arrived: Vec<&Arrival> = self
             .arrivals
@@ -453,19 +510,26 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> Presence<'a> {
-    fn of(schema: &TableSchema, absent: AbsentColumns) -> Option<Self> {
+    fn of(schema: &TableSchema, settings: &SourceSettings) -> Option<Self> {
         let index = schema.columns.index_of(PRESENT_COLUMNS).ok()?;
-        (absent == AbsentColumns::Keep).then(|| Presence {
+        let always = settings.absent_columns == AbsentColumns::Keep;
+        (always || settings.envelope != Envelope::None).then(|| Presence {
             index,
             known: Vec::new(),
             unknown: Vec::new(),
             last: (Vec::new(), Vec::new()),
             last_text: Cow::Borrowed("[]"),
+            always,
+            is_partial: false,
         })
     }
 
-    /// The list of the present record, which ends.
-    fn take(&mut self, schema: &TableSchema) -> Cow<'a, str> {
+    /// The list of the present record, which ends; NULL where it carries all.
+    fn take(&mut self, schema: &TableSchema) -> Cell<'a> {
+        if !self.always && !self.is_partial {
+            self.clear();
+            return Cell::Null;
+        }
         if (&self.known, &self.unknown) != (&self.last.0, &self.last.1) {
             let known = self.known.iter();
             let known = known.map(|&index| schema.columns.field(index).name());
@@ -480,12 +544,13 @@ impl<'a> Presence<'a> {
             );
         }
         self.clear();
-        self.last_text.clone()
+        Cell::Text(self.last_text.clone())
     }
 
     fn clear(&mut self) {
         self.known.clear();
         self.unknown.clear();
+        self.is_partial = false;
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) fn settings(format: Format) -> SourceSettings {
         listing_interval: Duration::from_secs(30),
         settle: Duration::ZERO,
         clean_source: CleanSource::Off,
+        envelope: Envelope::None,
+        keys: Vec::new(),
         absent_columns: AbsentColumns::Null,
         snapshot_version: SnapshotVersion::None,
         unavailable_value: None,
@@ -67,6 +69,14 @@ impl Case {
             schema: TableSchema::from_hints(ddl).unwrap(),
             path,
         }
+    }
+
+    /// Records of this envelope, of a silver with these keys.
+    pub(super) fn of(mut self, envelope: Envelope, keys: &[&str]) -> Case {
+        self.settings.envelope = envelope;
+        self.settings.keys = keys.iter().map(|key| key.to_string()).collect();
+        self.schema = self.schema.with_envelope_columns();
+        self
     }
 
     pub(super) fn evolution(mut self, mode: SchemaEvolutionMode) -> Case {

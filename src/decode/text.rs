@@ -4,7 +4,7 @@
 const SHOWN_CHARS_MAX: usize = 80;
 
 /// Cuts a value for a message, and keeps it on one line.
-pub(super) fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     let one_line = |c: char| {
         if c.is_control() {
             c.escape_default().to_string()
@@ -20,7 +20,7 @@ pub(super) fn shorten(text: &str) -> String {
 }
 
 /// A text as JSON, with quotes.
-pub(super) fn json_text(text: &str) -> String {
+pub(crate) fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

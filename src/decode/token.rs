@@ -16,7 +16,7 @@ const NAMES_COMPARED_MAX: usize = 16;
 
 /// One JSON value as text.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Token<'a> {
+pub(crate) enum Token<'a> {
     Null,
     Bool(bool),
     /// As written.
@@ -31,8 +31,19 @@ pub(super) enum Token<'a> {
 }
 
 impl<'a> Token<'a> {
+    /// The value as text, without quotes and escapes.
+    pub(crate) fn text(&self) -> Cow<'a, str> {
+        match self {
+            Token::Text {
+                inner,
+                has_escapes: true,
+            } => unescape(inner),
+            other => Cow::Borrowed(other.written()),
+        }
+    }
+
     /// The value as JSON text.
-    pub(super) fn as_json(&self) -> Cow<'a, str> {
+    pub(crate) fn as_json(&self) -> Cow<'a, str> {
         match self {
             Token::Text { inner, .. } => Cow::Owned(format!("\"{inner}\"")),
             other => Cow::Borrowed(other.written()),
@@ -40,7 +51,7 @@ impl<'a> Token<'a> {
     }
 
     /// The text as written, without quotes.
-    pub(super) fn written(&self) -> &'a str {
+    pub(crate) fn written(&self) -> &'a str {
         match self {
             Token::Null => "null",
             Token::Bool(true) => "true",
@@ -52,15 +63,15 @@ impl<'a> Token<'a> {
 }
 
 /// One name with its value.
-pub(super) type Member<'a> = (Cow<'a, str>, Token<'a>);
+pub(crate) type Member<'a> = (Cow<'a, str>, Token<'a>);
 
 /// What is wrong with a text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SyntaxFault {
-    pub(super) reason: RejectReason,
+pub(crate) struct SyntaxFault {
+    pub(crate) reason: RejectReason,
     /// Bytes before the place.
-    pub(super) at: usize,
-    pub(super) what: String,
+    pub(crate) at: usize,
+    pub(crate) what: String,
 }
 
 /// Reads the members of a text that should hold one object into `members`.
@@ -79,21 +90,21 @@ pub(super) fn object_text<'a>(
 }
 
 /// The members of an object that was checked before.
-pub(super) fn members(object: &str) -> Result<Vec<Member<'_>>, SyntaxFault> {
+pub(crate) fn members(object: &str) -> Result<Vec<Member<'_>>, SyntaxFault> {
     let mut members = Vec::new();
     Scanner::new(object).object(1, Some(&mut members))?;
     Ok(members)
 }
 
 /// The elements of an array that was checked before.
-pub(super) fn elements(array: &str) -> Result<Vec<Token<'_>>, SyntaxFault> {
+pub(crate) fn elements(array: &str) -> Result<Vec<Token<'_>>, SyntaxFault> {
     let mut elements = Vec::new();
     Scanner::new(array).array(1, Some(&mut elements))?;
     Ok(elements)
 }
 
 /// Reads a text that is one JSON value and nothing else.
-pub(super) fn one_value(text: &str) -> Result<Token<'_>, SyntaxFault> {
+pub(crate) fn one_value(text: &str) -> Result<Token<'_>, SyntaxFault> {
     let mut scanner = Scanner::new(text);
     scanner.skip_blanks();
     let token = scanner.value(0)?;

@@ -5,7 +5,8 @@
 use super::reader::Reader;
 use super::value;
 use super::*;
-use crate::change::{PRESENT_COLUMNS, SNAPSHOT_VERSION};
+use crate::change::{BEFORE, ENVELOPE, OP, PRESENT_COLUMNS, SEQUENCE, SNAPSHOT_VERSION};
+use crate::envelope::Op;
 
 const MAX_FILES_PER_TRIGGER: usize = 1000;
 const MAX_BYTES_PER_TRIGGER: u64 = 1 << 30;
@@ -25,15 +26,19 @@ const UNLIMITED: &str = "unlimited";
 /// Reads all settings of a pipeline; `None` when one without a default is missing.
 pub(super) fn pipeline(reader: &mut Reader<'_>) -> Option<PipelineSettings> {
     let checkpoint = required_path(reader, "checkpoint");
-    let source = source(reader);
+    let mut source = source(reader);
     let bronze = bronze(reader);
     let wants_silver = reader.has_table("silver");
     let snapshots = source
         .as_ref()
         .map_or(SnapshotVersion::None, |source| source.snapshot_version);
-    let mut silver = silver(reader, snapshots);
-    if let (Some(silver), Some(source)) = (&mut silver, &source) {
+    let envelope = source
+        .as_ref()
+        .map_or(Envelope::None, |source| source.envelope);
+    let mut silver = silver(reader, snapshots, envelope);
+    if let (Some(silver), Some(source)) = (&mut silver, &mut source) {
         presence(reader, source, silver);
+        source.keys = silver.keys.clone();
     }
     let maintenance = maintenance(reader);
     if wants_silver && silver.is_none() {
@@ -51,6 +56,10 @@ pub(super) fn pipeline(reader: &mut Reader<'_>) -> Option<PipelineSettings> {
 
 /// Where absent columns keep their values, the loader's own column lists the others.
 fn presence(reader: &mut Reader<'_>, source: &SourceSettings, silver: &mut SilverSettings) {
+    if source.envelope != Envelope::None {
+        silver.columns_to_update = Some(PRESENT_COLUMNS.to_string());
+        return;
+    }
     if source.absent_columns == AbsentColumns::Null {
         return;
     }
@@ -71,7 +80,6 @@ fn required_path(reader: &mut Reader<'_>, key: &str) -> Option<PathBuf> {
 
 fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
     let path = required_path(reader, "source.path");
-    reader.choice("source.envelope", &[("none", ())], ());
     let settings = SourceSettings {
         path: path.clone().unwrap_or_default(),
         format: reader.choice("source.format", FORMATS, Format::Auto),
@@ -154,6 +162,8 @@ fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
         listing_interval: listing_interval(reader),
         settle: reader.duration("source.settle", SETTLE),
         clean_source: clean_source(reader),
+        envelope: reader.choice("source.envelope", ENVELOPES, Envelope::None),
+        keys: Vec::new(),
         absent_columns: reader.choice(
             "source.absent_columns",
             &[("null", AbsentColumns::Null), ("keep", AbsentColumns::Keep)],
@@ -189,6 +199,9 @@ const FORMATS: &[(&str, Format)] = &[
     ("avro", Format::Avro),
     ("auto", Format::Auto),
 ];
+
+const ENVELOPES: &[(&str, Envelope)] =
+    &[("none", Envelope::None), ("debezium", Envelope::Debezium)];
 
 const SCHEMA_EVOLUTION_MODES: &[(&str, SchemaEvolutionMode)] = &[
     ("add_new_columns", SchemaEvolutionMode::AddNewColumns),
@@ -322,30 +335,43 @@ fn bronze(reader: &mut Reader<'_>) -> Option<BronzeSettings> {
     })
 }
 
-fn silver(reader: &mut Reader<'_>, snapshots: SnapshotVersion) -> Option<SilverSettings> {
+fn silver(
+    reader: &mut Reader<'_>,
+    snapshots: SnapshotVersion,
+    envelope: Envelope,
+) -> Option<SilverSettings> {
     if !reader.has_table("silver") {
         return None;
     }
     let path = required_path(reader, "silver.path");
     let keys = required_list(reader, "silver.keys");
-    let sequence_by = match snapshots {
-        SnapshotVersion::None | SnapshotVersion::Column => {
+    let sequence_by = match (snapshots, envelope) {
+        (SnapshotVersion::FileName, _) => vec![SNAPSHOT_VERSION.to_string()],
+        (SnapshotVersion::None | SnapshotVersion::Column, Envelope::None) => {
             required_list(reader, "silver.sequence_by")
         }
-        SnapshotVersion::FileName => vec![SNAPSHOT_VERSION.to_string()],
+        _ if !reader.has("silver.sequence_by") => vec![SEQUENCE.to_string()],
+        _ => required_list(reader, "silver.sequence_by"),
     };
+    let scd_type = scd_type(reader);
     let settings = SilverSettings {
         path: path.clone().unwrap_or_default(),
         keys: keys.clone(),
         sequence_by: sequence_by.clone(),
-        events: events(reader),
+        events: match envelope {
+            Envelope::None => events(reader),
+            _ => envelope_events(&scd_type),
+        },
         snapshots: snapshots != SnapshotVersion::None,
-        columns: columns(reader),
+        columns: match envelope {
+            Envelope::None => columns(reader),
+            _ => without_own_columns(columns(reader)),
+        },
         ignore_null_updates: ignore_null_updates(reader),
         columns_to_update: reader
             .text("silver.columns_to_update")
             .filter(|text| !text.is_empty()),
-        scd_type: scd_type(reader),
+        scd_type,
         deletes: reader.choice(
             "silver.deletes",
             &[("soft", Deletes::Soft), ("hard", Deletes::Hard)],
@@ -456,6 +482,32 @@ fn events(reader: &mut Reader<'_>) -> EventRules {
         delete: reader.list("silver.operations.delete"),
         truncate: reader.list("silver.operations.truncate"),
         skip: reader.list("silver.operations.skip"),
+    }
+}
+
+/// What the words of `_op` do. A history knows no truncates, so such a record is refused there.
+fn envelope_events(scd_type: &ScdType) -> EventRules {
+    let words = |ops: &[Op]| ops.iter().map(|op| op.as_str().to_string()).collect();
+    EventRules::Operations {
+        column: OP.to_string(),
+        upsert: words(&[Op::Insert, Op::Update, Op::Snapshot]),
+        delete: words(&[Op::Delete]),
+        truncate: match scd_type {
+            ScdType::One => words(&[Op::Truncate]),
+            ScdType::Two { .. } => Vec::new(),
+        },
+        skip: words(&[Op::Before, Op::Control]),
+    }
+}
+
+/// What the loader tells of a change stays in bronze; the sequence reaches silver where it is the sequence there.
+fn without_own_columns(columns: ColumnSelection) -> ColumnSelection {
+    match columns {
+        ColumnSelection::AllExcept(mut list) => {
+            list.extend([OP, SEQUENCE, BEFORE, ENVELOPE].map(str::to_string));
+            ColumnSelection::AllExcept(list)
+        }
+        only @ ColumnSelection::Only(_) => only,
     }
 }
 

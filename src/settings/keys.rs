@@ -35,7 +35,11 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "path-glob-filter",
         "Names of the files to take [default: by format]",
     ),
-    key("source.envelope", "envelope", "Shape of the records: none"),
+    key(
+        "source.envelope",
+        "envelope",
+        "Shape of the records: none or debezium [default: none]",
+    ),
     key(
         "source.schema_hints",
         "schema-hints",

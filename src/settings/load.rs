@@ -501,7 +501,7 @@ mod tests {
             (
                 "source",
                 "envelope = \"xyz\"",
-                "must be one of none, not \"xyz\"",
+                "must be one of none, debezium, ",
             ),
             (
                 "source",
@@ -645,8 +645,53 @@ mod tests {
     }
 
     #[test]
+    fn what_an_envelope_says_itself_is_refused_beside_it() {
+        let enveloped = |table: &str, line: &str| {
+            with(table, line).replace(
+                "[pipeline.a.source]\n",
+                "[pipeline.a.source]\nenvelope = \"debezium\"\n",
+            )
+        };
+        for (table, line, expected) in [
+            (
+                "silver",
+                "operations = { column = \"op\", upsert = [\"I\"] }",
+                "operations and source.envelope exclude each other",
+            ),
+            (
+                "silver",
+                "apply_as_deletes = \"op = 'D'\"",
+                "envelope exclude each other",
+            ),
+            (
+                "silver",
+                "columns_to_update = \"list\"",
+                "envelope exclude each other",
+            ),
+            (
+                "silver",
+                "column_list = [\"_op\"]",
+                "that the loader adds itself: _op",
+            ),
+            (
+                "source",
+                "schema_hints = \"_Before STRING\"",
+                "that the loader adds itself: _Before",
+            ),
+        ] {
+            let message = refusal(&enveloped(table, line));
+            assert!(message.contains(expected), "{line}: {message}");
+        }
+        let text = enveloped("silver", "deletes = \"soft\"").replace("sequence_by = [\"seq\"]", "");
+        let settings = load_with(&text, &[]).unwrap();
+        let silver = settings.pipelines[0].silver.as_ref().unwrap();
+        assert_eq!(silver.sequence_by, ["_sequence"]);
+        assert!(!silver.columns.takes("_envelope"));
+    }
+
+    #[test]
     fn what_this_version_does_not_do_is_refused_by_name() {
-        let cases = [("source", "envelope = \"debezium\"")];
+        let cases = [("source", "envelope = \"qlik\"")];
         for (table, line) in cases {
             let message = refusal(&with(table, line));
             assert!(

@@ -6,7 +6,7 @@ use super::reader::{Problems, Reader};
 use super::*;
 use crate::change;
 use crate::events::check_rules;
-use crate::schema::{TableSchema, check_time_format};
+use crate::schema::{TableSchema, check_time_format, parse_ddl};
 use std::path::Path;
 
 /// Names that the loader, silver or the change feed gives to columns of its own.
@@ -38,6 +38,7 @@ pub(super) fn check_pipeline(reader: &mut Reader<'_>, pipeline: &PipelineSetting
         history(reader, silver);
         snapshots(reader, silver, pipeline.source.snapshot_version);
     }
+    envelope(reader, pipeline);
     places(reader, pipeline);
     maintenance(reader, &pipeline.maintenance);
 }
@@ -48,6 +49,7 @@ fn snapshots(reader: &mut Reader<'_>, silver: &SilverSettings, version: Snapshot
         return;
     }
     let mut keys = vec![
+        "source.envelope",
         "source.absent_columns",
         "silver.apply_as_deletes",
         "silver.apply_as_truncates",
@@ -60,6 +62,7 @@ fn snapshots(reader: &mut Reader<'_>, silver: &SilverSettings, version: Snapshot
     }
     for key in keys {
         let is_off = match key {
+            "source.envelope" => reader.list(key) == ["none"],
             "source.absent_columns" => reader.list(key) == ["null"],
             "silver.ignore_null_updates" => silver.ignore_null_updates == IgnoreNullUpdates::Never,
             _ => reader.list(key).iter().all(String::is_empty),
@@ -67,6 +70,75 @@ fn snapshots(reader: &mut Reader<'_>, silver: &SilverSettings, version: Snapshot
         if reader.has(key) && !is_off {
             refuse_both(reader, key, "source.snapshot_version");
         }
+    }
+}
+
+/// An envelope brings its own rules of events, and columns of its own.
+fn envelope(reader: &mut Reader<'_>, pipeline: &PipelineSettings) {
+    let source = &pipeline.source;
+    if source.envelope == Envelope::None {
+        return;
+    }
+    for key in [
+        "silver.apply_as_deletes",
+        "silver.apply_as_truncates",
+        "silver.columns_to_update",
+    ] {
+        if reader.has(key) {
+            refuse_both(reader, key, "source.envelope");
+        }
+    }
+    if reader.has_table("silver.operations") {
+        let key = ["column", "upsert", "delete", "truncate", "skip"]
+            .map(|list| format!("silver.operations.{list}"))
+            .into_iter()
+            .find(|key| reader.has(key));
+        let message = "silver.operations and source.envelope exclude each other";
+        let message = format!("pipeline.{}.{message}", reader.pipeline);
+        reader.refuse(&key.unwrap_or_default(), message);
+    }
+    if source.envelope.is_json_only() && !matches!(source.format, Format::Json | Format::Auto) {
+        let name = reader.name("source.envelope");
+        reader.refuse(
+            "source.envelope",
+            format!("{name}: this envelope is read from JSON only; set format = \"json\""),
+        );
+    }
+    own_columns(reader, source);
+}
+
+/// The columns that an envelope fills are named nowhere but in `sequence_by`.
+fn own_columns(reader: &mut Reader<'_>, source: &SourceSettings) {
+    let own = [
+        change::OP,
+        change::SEQUENCE,
+        change::BEFORE,
+        change::ENVELOPE,
+    ];
+    let is_own = |name: &str| own.iter().any(|own| own.eq_ignore_ascii_case(name));
+    let hints = parse_ddl(&source.schema_hints).unwrap_or_default();
+    let mut named: Vec<(&str, String)> = hints
+        .iter()
+        .map(|hint| ("source.schema_hints", hint.name().clone()))
+        .collect();
+    for key in [
+        "silver.keys",
+        "silver.column_list",
+        "silver.partition_by",
+        "silver.sequence_by",
+    ] {
+        named.extend(reader.list(key).into_iter().map(|name| (key, name)));
+    }
+    named.retain(|(key, name)| {
+        let is_sequence = *key == "silver.sequence_by" && name == change::SEQUENCE;
+        is_own(name) && !is_sequence
+    });
+    for (key, name) in named {
+        let message = format!(
+            "{} names a column that the loader adds itself: {name}",
+            reader.name(key)
+        );
+        reader.refuse(key, message);
     }
 }
 

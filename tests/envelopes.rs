@@ -1,0 +1,324 @@
+//! The envelopes of change data capture, from the file to silver: every feed in several orders of arrival.
+#![allow(clippy::unwrap_used, reason = "a test stops by panicking")]
+
+#[path = "common/program.rs"]
+mod program;
+
+use program::{Program, code, stderr};
+use serde_json::{Value, json};
+
+const HINTS: &str = "id BIGINT, status STRING, amount DECIMAL(10,2)";
+
+/// Files of one feed: name and text.
+type Files<'f> = &'f [(&'f str, String)];
+
+/// Orders in an envelope, with further settings of the source and of silver.
+struct Feed {
+    source: String,
+    silver: String,
+}
+
+/// What a feed leaves.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    /// Without the sequence, in the order of the keys.
+    silver: Vec<Value>,
+    /// The rows as they are.
+    whole: Vec<String>,
+    /// File, record and reason.
+    refused: Vec<(String, i64, String)>,
+}
+
+impl Feed {
+    fn new(envelope: &str, source: &str, silver: &str) -> Self {
+        Feed {
+            source: format!("envelope = \"{envelope}\"\nschema_hints = \"{HINTS}\"\n{source}"),
+            silver: format!("keys = [\"id\"]\n{silver}"),
+        }
+    }
+
+    fn program(&self) -> Program {
+        Program::new(&self.source, "", &self.silver)
+    }
+
+    /// Loads the files one by one in this order, and verifies.
+    fn load<'f>(&self, files: impl Iterator<Item = &'f (&'f str, String)>) -> Outcome {
+        let program = self.program();
+        for (name, text) in files {
+            program.drop_file(name, text);
+            let output = program.call(&["run", "--available-now"]);
+            assert!(matches!(code(&output), 0 | 3), "{}", stderr(&output));
+        }
+        program.assert_sound();
+        outcome(&program)
+    }
+
+    /// Loads the files forward, backward and all at once; the outcome must be the same.
+    fn settles(&self, files: Files<'_>) -> Outcome {
+        let forward = self.load(files.iter());
+        assert_eq!(self.load(files.iter().rev()), forward);
+        let program = self.program();
+        for (name, text) in files {
+            program.drop_file(name, text);
+        }
+        assert!(matches!(program.run(), 0 | 3));
+        program.assert_sound();
+        assert_eq!(outcome(&program), forward);
+        forward
+    }
+}
+
+fn outcome(program: &Program) -> Outcome {
+    let whole = program.silver();
+    let mut silver: Vec<Value> = whole
+        .iter()
+        .map(|row| serde_json::from_str(row).unwrap())
+        .collect();
+    for row in &mut silver {
+        row.as_object_mut().unwrap().remove("_sequence");
+    }
+    silver.sort_by_key(|row| (row["id"].as_i64(), row.to_string()));
+    let refused = program.quarantine();
+    let mut refused: Vec<(String, i64, String)> = refused
+        .iter()
+        .map(|reject| {
+            let text = |name: &str| reject[name].as_str().unwrap().to_string();
+            (
+                text("file_path"),
+                reject["file_row"].as_i64().unwrap(),
+                text("reason"),
+            )
+        })
+        .collect();
+    refused.sort();
+    Outcome {
+        silver,
+        whole,
+        refused,
+    }
+}
+
+fn row(id: i64, status: &str, amount: &str, deleted: bool) -> Value {
+    json!({"id": id, "status": status, "amount": amount, "deleted": deleted})
+}
+
+fn lines(records: &[Value]) -> String {
+    records.iter().map(|record| format!("{record}\n")).collect()
+}
+
+fn refusal(file: &str, record: i64, reason: &str) -> (String, i64, String) {
+    (file.to_string(), record, reason.to_string())
+}
+
+/// The `_op` of every row of bronze, in the order of files and records.
+fn ops(program: &Program) -> Vec<String> {
+    let mut rows = program.bronze();
+    let place = |row: &Value| {
+        (
+            row["_file_path"].as_str().unwrap().to_string(),
+            row["_file_row"].as_i64(),
+        )
+    };
+    rows.sort_by_key(place);
+    rows.iter()
+        .map(|row| row["_op"].as_str().unwrap().to_string())
+        .collect()
+}
+
+/// A change of Debezium in PostgreSQL, at a place of the log, after the last commit.
+fn postgres(op: &str, before: Value, after: Value, commit: u64, lsn: u64) -> Value {
+    let sequence = format!("[\"{commit}\",\"{lsn}\"]");
+    json!({"before": before, "after": after, "op": op, "ts_ms": 1,
+        "source": {"connector": "postgresql", "lsn": lsn, "sequence": sequence, "snapshot": "false"}})
+}
+
+fn debezium_files() -> Vec<(&'static str, String)> {
+    let order =
+        |id: i64, status: &str, amount: &str| json!({"id": id, "status": status, "amount": amount});
+    let key = |id: i64| json!({"id": id, "status": null, "amount": null});
+    let none = Value::Null;
+    vec![
+        (
+            "a.jsonl",
+            lines(&[
+                postgres("c", none.clone(), order(7, "new", "23.58"), 90, 100),
+                postgres("c", none.clone(), order(8, "new", "10.00"), 90, 110),
+                json!({"ts_ms": 1}),
+                postgres("c", none.clone(), order(9, "new", "5.00"), 110, 120),
+            ]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                postgres(
+                    "u",
+                    key(7),
+                    order(7, "paid", "__debezium_unavailable_value"),
+                    120,
+                    130,
+                ),
+                postgres("d", key(8), none.clone(), 130, 140),
+                none.clone(),
+                // The key of 9 becomes 10.
+                postgres("d", key(9), none.clone(), 140, 150),
+                none.clone(),
+                postgres("c", none.clone(), order(10, "moved", "5.00"), 140, 150),
+                json!({"op": "u", "after": 7, "source": {}}),
+                // The place is missing.
+                json!({"op": "c", "after": order(1, "lost", "1.00"), "source": {"ts_ms": 5}}),
+            ]),
+        ),
+        (
+            "snapshot.jsonl",
+            lines(&[
+                postgres("r", none.clone(), order(7, "old", "1.00"), 50, 50),
+                postgres("r", none.clone(), order(11, "old", "2.00"), 50, 50),
+                json!({"op": "r", "after": order(8, "older", "3.00"), "source": {"snapshot": "true"}}),
+            ]),
+        ),
+    ]
+}
+
+#[test]
+fn debezium_ends_the_same_whatever_arrives_first() {
+    let files = debezium_files();
+    let feed = Feed::new("debezium", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "paid", "23.58", false),
+            row(8, "new", "10.00", true),
+            row(9, "new", "5.00", true),
+            row(10, "moved", "5.00", false),
+            row(11, "old", "2.00", false),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("b.jsonl", 7, "malformed"),
+            refusal("b.jsonl", 8, "null_sequence")
+        ]
+    );
+    let program = feed.program();
+    program.drop_file(files[1].0, &files[1].1);
+    program.run();
+    assert_eq!(
+        ops(&program),
+        ["update", "delete", "control", "delete", "control", "insert"]
+    );
+}
+
+#[test]
+fn debezium_makes_a_history_whatever_arrives_first() {
+    let feed = Feed::new("debezium", "", "stored_as_scd_type = 2");
+    let outcome = feed.settles(&debezium_files());
+    let versions: Vec<(i64, &str, &str, bool)> = outcome
+        .silver
+        .iter()
+        .map(|row| {
+            (
+                row["id"].as_i64().unwrap(),
+                row["status"].as_str().unwrap(),
+                row["amount"].as_str().unwrap(),
+                row["__END_AT"].is_null(),
+            )
+        })
+        .collect();
+    let mut expected = [
+        (7, "old", "1.00", false),
+        (7, "new", "23.58", false),
+        (7, "paid", "23.58", true),
+        (8, "older", "3.00", false),
+        (8, "new", "10.00", false),
+        (9, "new", "5.00", false),
+        (10, "moved", "5.00", true),
+        (11, "old", "2.00", true),
+    ];
+    let mut versions = versions;
+    versions.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(versions, expected);
+}
+
+#[test]
+fn debezium_truncates_what_is_below_and_is_refused_in_a_history() {
+    let order = |id: i64, status: &str| json!({"id": id, "status": status, "amount": "1.00"});
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[postgres("c", Value::Null, order(1, "below"), 10, 20)]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[postgres("t", Value::Null, Value::Null, 20, 30)]),
+        ),
+        (
+            "c.jsonl",
+            lines(&[postgres("c", Value::Null, order(2, "above"), 30, 40)]),
+        ),
+    ];
+    let outcome = Feed::new("debezium", "", "").settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(1, "below", "1.00", true),
+            row(2, "above", "1.00", false)
+        ]
+    );
+    let outcome = Feed::new("debezium", "", "stored_as_scd_type = 2").settles(&files);
+    assert_eq!(outcome.silver.len(), 2);
+    assert_eq!(outcome.refused, [refusal("b.jsonl", 1, "unsupported_op")]);
+}
+
+#[test]
+fn debezium_unwrapped_and_with_a_schema_is_the_same_feed() {
+    let schema = json!({"type": "struct", "fields": [
+        {"field": "id", "type": "int32"}, {"field": "status", "type": "string"},
+        {"field": "amount", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}]});
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[
+                json!({"schema": schema, "payload": {"id": 7, "status": "new", "amount": "CTY=", "__op": "c", "__lsn": 100}}),
+                json!({"schema": schema, "payload": {"id": 8, "status": "new", "amount": "/w==", "__op": "c", "__lsn": 110}}),
+            ]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                json!({"id": 7, "status": null, "amount": null, "__deleted": "true", "__op": "d", "__lsn": 200}),
+            ]),
+        ),
+    ];
+    let outcome = Feed::new("debezium", "", "").settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [row(7, "new", "23.58", true), row(8, "new", "-0.01", false)]
+    );
+}
+
+#[test]
+fn columns_of_the_user_may_order_an_envelope() {
+    let source = "";
+    let feed = Feed {
+        source: format!(
+            "envelope = \"debezium\"\nschema_hints = \"{HINTS}, version BIGINT\"\n{source}"
+        ),
+        silver: "keys = [\"id\"]\nsequence_by = [\"version\"]".into(),
+    };
+    let event = |version: i64, status: &str| {
+        json!({"op": "u", "source": {},
+        "after": {"id": 1, "status": status, "amount": null, "version": version}})
+    };
+    let files = [
+        ("a.jsonl", lines(&[event(2, "second")])),
+        ("b.jsonl", lines(&[event(1, "first")])),
+    ];
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [json!({"id": 1, "status": "second", "amount": null, "version": 2, "deleted": false})]
+    );
+}
