@@ -6,13 +6,14 @@
 
 pub(crate) mod connect;
 mod debezium;
+pub(crate) mod dms;
 pub(crate) mod flat;
 mod key;
 mod place;
 
 use crate::change::RejectReason;
 use crate::decode::{Member, RecordFault, Token, json_text};
-use crate::settings::Envelope;
+use crate::settings::{Envelope, Format};
 use connect::ConnectType;
 use std::borrow::Cow;
 
@@ -87,8 +88,14 @@ impl Envelope {
     /// Records hold their columns in objects of their own, so that only JSON has them.
     pub fn is_json_only(self) -> bool {
         match self {
-            Envelope::None | Envelope::Debezium => false,
+            Envelope::None | Envelope::Debezium | Envelope::Dms => false,
         }
+    }
+
+    /// Whether a hint of this name gives a type to a column of the envelope, so that bronze has no such column.
+    pub(crate) fn hides_hint(self, format: Format, name: &str) -> bool {
+        let is_flat = !self.has_nested_json() || !matches!(format, Format::Json | Format::Auto);
+        is_flat && flat::is_header(self, name)
     }
 
     /// Whether a JSON record is read by [`RecordReader`]; the records of the others are flat.
@@ -121,7 +128,7 @@ impl<'a> RecordReader<'a> {
                 let change = self.debezium.change(members);
                 key::split(text, change, &self.keys)
             }
-            Envelope::None => Vec::new(),
+            Envelope::None | Envelope::Dms => Vec::new(),
         }
     }
 

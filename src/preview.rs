@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::landing::{LandingFile, hash_file, list};
 use crate::load::{LoadContext, LoadedBatch, load};
 use crate::loader::filter_of;
-use crate::protocol::{with_hints, with_own_columns};
+use crate::protocol::{hints_of, with_hints, with_own_columns};
 use crate::schema::{TableSchema, ddl_type};
 use crate::settings::{AllowOverwrites, PipelineSettings};
 use crate::silver::SilverTable;
@@ -46,7 +46,7 @@ pub struct PreviewFile {
 
 /// Lists and decodes what waits, file by file in the order and the batches of a run. Settling is not waited for.
 pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
-    let mut schema = TableSchema::from_hints(&settings.source.schema_hints)?;
+    let mut schema = hints_of(settings)?;
     let bronze = BronzeTable::open(&settings.bronze.path).await?;
     let is_first = bronze.is_none() && schema.columns.fields().is_empty();
     if let Some(bronze) = bronze {

@@ -29,7 +29,7 @@ use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
 use crate::settings::{AbsentColumns, Envelope, KeyIndexMode, PipelineSettings, SnapshotVersion};
 use crate::silver::{ApplyCounters, SilverTable};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Pipeline {
         clock: Arc<dyn Clock>,
         crash: CrashSwitch,
     ) -> Result<(Pipeline, Recovery)> {
-        let hints = TableSchema::from_hints(&settings.source.schema_hints)?;
+        let hints = hints_of(&settings)?;
         let rules = settings.silver.as_ref().map(|silver| &silver.events);
         if let Some((_, error)) = rules.and_then(|rules| check_rules(rules).pop()) {
             return Err(error);
@@ -465,6 +465,17 @@ fn index_folder(checkpoint: &Path) -> PathBuf {
     let mut name = checkpoint.file_name().unwrap_or_default().to_os_string();
     name.push(".keys");
     checkpoint.with_file_name(name)
+}
+
+/// The columns that the hints give to bronze.
+pub(crate) fn hints_of(settings: &PipelineSettings) -> Result<TableSchema> {
+    let source = &settings.source;
+    let hints = TableSchema::from_hints(&source.schema_hints)?;
+    let of_row = |field: &&Arc<Field>| !source.envelope.hides_hint(source.format, field.name());
+    let fields = hints.columns.fields().iter().filter(of_row).cloned();
+    Ok(TableSchema {
+        columns: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+    })
 }
 
 /// Columns of hints that bronze does not have yet join its schema.

@@ -417,6 +417,8 @@ pub enum Envelope {
     None,
     /// Debezium, with `before` and `after` or unwrapped.
     Debezium,
+    /// AWS DMS in S3.
+    Dms,
 }
 
 /// `absent_columns`.

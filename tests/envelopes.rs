@@ -322,3 +322,87 @@ fn columns_of_the_user_may_order_an_envelope() {
         [json!({"id": 1, "status": "second", "amount": null, "version": 2, "deleted": false})]
     );
 }
+
+#[test]
+fn dms_full_loads_rank_below_changes_of_any_file() {
+    let source = "format = \"csv\"\n[pipeline.orders.source.csv]\nheader = false";
+    let feed = Feed {
+        source: format!(
+            "envelope = \"dms\"\nschema_hints = \"{HINTS}, AR_H_CHANGE_SEQ STRING\"\n{source}"
+        ),
+        silver: "keys = [\"id\"]".into(),
+    };
+    let seq = |number: u32| format!("20260101000000120000000000000{number:06}");
+    let change = |op: &str, row: &str, number: u32| format!("{op},{row},{}\n", seq(number));
+    let files = [
+        (
+            "LOAD00000001.csv",
+            "7,new,23.58,\n8,old,NULL,\n9,old,1.00,\n".to_string(),
+        ),
+        (
+            "20260101-000001000.csv",
+            [
+                change("U", "7,paid,23.58", 5),
+                change("I", "10,new,10.00", 6),
+                change("X", "10,new,10.00", 6),
+                "U,7,short\n".into(),
+                "U,7,no place,1.00,\n".into(),
+            ]
+            .concat(),
+        ),
+        (
+            "20260101-000002000.csv",
+            [
+                change("U", "7,sent,20.00", 8),
+                change("D", "8,old,NULL", 9),
+                change("U", "10,late,9.00", 4),
+            ]
+            .concat(),
+        ),
+    ];
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "sent", "20.00", false),
+            json!({"id": 8, "status": "old", "amount": null, "deleted": true}),
+            row(9, "old", "1.00", false),
+            row(10, "new", "10.00", false),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("20260101-000001000.csv", 3, "unknown_op"),
+            refusal("20260101-000001000.csv", 4, "column_count"),
+            refusal("20260101-000001000.csv", 5, "null_sequence"),
+        ]
+    );
+}
+
+#[test]
+fn dms_reads_files_with_names_and_orders_them_by_time() {
+    let feed = Feed::new("dms", "format = \"csv\"", "");
+    let files = [
+        (
+            "LOAD00000001.csv",
+            "id,status,amount\n7,old,1.00\n".to_string(),
+        ),
+        (
+            "20260101-000001000.csv",
+            "Op,id,status,amount\nU,7,first,1.00\nU,7,second,1.00\n".to_string(),
+        ),
+        (
+            "20260101-000000500.csv",
+            "Op,id,status,amount\nU,7,earlier,1.00\nI,8,new,2.00\n".to_string(),
+        ),
+        // Without names, in the same folder.
+        ("20260101-000003000.csv", "D,8,new,2.00\n".to_string()),
+    ];
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [row(7, "second", "1.00", false), row(8, "new", "2.00", true)]
+    );
+    assert!(outcome.refused.is_empty());
+}

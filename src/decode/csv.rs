@@ -11,8 +11,9 @@ use super::text::{json_text, lossless_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{RECORD_BYTES_MAX, infer};
 use crate::change::{FileFault, ParkReason, RejectReason};
+use crate::envelope::dms;
 use crate::schema::parse_ddl;
-use crate::settings::{CsvSettings, SourceSettings};
+use crate::settings::{CsvSettings, Envelope, SourceSettings};
 use arrow::datatypes::DataType;
 use frames::{Framer, RawField, Record};
 use std::borrow::Cow;
@@ -74,19 +75,25 @@ pub(super) fn read<'a>(
     let dialect = &settings.csv;
     let mut framer = Framer::new(bytes, start, dialect, delimiter);
     let mut fields = Vec::new();
-    let targets = if dialect.header {
-        match framer.next(&mut fields)? {
-            None => return Ok(()),
-            Some(header) => header_targets(&header, &fields, dialect, rows)?,
-        }
-    } else {
-        hinted_targets(settings, rows)
+    let Some(first) = framer.next(&mut fields)? else {
+        return Ok(());
     };
-    while let Some(record) = framer.next(&mut fields)? {
+    let has_header = dialect.header && may_be_header(&fields, settings);
+    let targets = if has_header {
+        header_targets(&first, &fields, dialect, rows)?
+    } else {
+        hinted_targets(settings, fields.len(), rows)
+    };
+    let mut next = match has_header {
+        true => framer.next(&mut fields)?,
+        false => Some(first),
+    };
+    while let Some(record) = next {
         match read_record(&record, &fields, &targets, dialect, rows) {
             Ok(()) => rows.take(record.place),
             Err(fault) => rows.refuse_text(record.place, fault),
         }
+        next = framer.next(&mut fields)?;
     }
     Ok(())
 }
@@ -112,6 +119,22 @@ pub(super) fn first_records(
         records.push(fields.iter().map(text).collect());
     }
     records
+}
+
+/// Whether the first record may name the columns. DMS need not write names, and its first record shows whether it did.
+fn may_be_header(fields: &[RawField<'_>], settings: &SourceSettings) -> bool {
+    let hints = hinted_names(settings);
+    if settings.envelope != Envelope::Dms || hints.is_empty() {
+        return true;
+    }
+    let text = |field: &RawField<'_>| field.text(&settings.csv).unwrap_or_default().into_owned();
+    let fields: Vec<String> = fields.iter().map(text).collect();
+    dms::names_columns(&fields, &settings.keys, &hints)
+}
+
+fn hinted_names(settings: &SourceSettings) -> Vec<String> {
+    let hints = parse_ddl(&settings.schema_hints).unwrap_or_default();
+    hints.iter().map(|hint| hint.name().clone()).collect()
 }
 
 fn header_targets<'a>(
@@ -153,15 +176,16 @@ fn header_targets<'a>(
 }
 
 /// Without a header the hints name the columns; the schema may have grown by other files since.
-fn hinted_targets(settings: &SourceSettings, rows: &Rows<'_>) -> Vec<Target> {
-    let hints = parse_ddl(&settings.schema_hints).unwrap_or_default();
-    hints
-        .into_iter()
-        .map(|hint| match rows.index_of(hint.name()) {
-            Some(index) => Target::Known(index),
-            None => Target::Unknown(hint.name().clone()),
-        })
-        .collect()
+fn hinted_targets(settings: &SourceSettings, field_count: usize, rows: &Rows<'_>) -> Vec<Target> {
+    let mut names = hinted_names(settings);
+    if settings.envelope == Envelope::Dms {
+        names = dms::field_names(names, field_count);
+    }
+    let target = |name: String| match rows.index_of(&name) {
+        Some(index) => Target::Known(index),
+        None => Target::Unknown(name),
+    };
+    names.into_iter().map(target).collect()
 }
 
 fn read_record<'a>(

@@ -120,12 +120,14 @@ impl<'a> OwnColumns<'a> {
     }
 
     /// Finds out what the present record does, unless that is said already.
-    pub(super) fn close(&mut self) -> Result<(), RecordFault> {
+    pub(super) fn close(&mut self, path: &str, record: usize) -> Result<(), RecordFault> {
         if self.present.is_some() {
             return Ok(());
         }
         let header = Header {
             columns: &self.header,
+            path,
+            record,
         };
         self.present = Some(Present {
             flat: flat::change(self.envelope, &header)?,

@@ -314,8 +314,9 @@ impl<'a> Rows<'a> {
 
     /// Looks at the present record as a whole, before it is taken: whether its envelope says what it does.
     pub(super) fn close(&mut self) -> Result<(), RecordFault> {
+        let record = self.positions.len() + self.rejects.len() + 1;
         match &mut self.own {
-            Some(own) => own.close(),
+            Some(own) => own.close(self.path, record),
             None => Ok(()),
         }
     }

@@ -191,7 +191,11 @@ impl<'a> Reader<'a> {
             (name.to_string(), text)
         };
         let columns: Vec<_> = header.iter().map(text).collect();
-        let flat = flat_change(&Header { columns: &columns })?;
+        let flat = flat_change(&Header {
+            columns: &columns,
+            path: "",
+            record: 0,
+        })?;
         let mut is_partial = false;
         Ok(Change {
             op: flat.op,

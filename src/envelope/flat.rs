@@ -1,12 +1,16 @@
 //! Envelopes whose records are flat: the columns of the row stand beside those of the envelope, in every format.
 
-use super::{Op, debezium};
+use super::{Op, debezium, dms};
 use crate::decode::{RecordFault, json_text};
 use crate::settings::Envelope;
 
 /// The columns of the envelope in one record, in their order; NULL is `None`.
 pub(crate) struct Header<'r> {
     pub(crate) columns: &'r [(String, Option<String>)],
+    /// The file of the record.
+    pub(crate) path: &'r str,
+    /// The number of the record in its file.
+    pub(crate) record: usize,
 }
 
 /// What a flat record does.
@@ -33,6 +37,7 @@ pub(crate) fn is_header(envelope: Envelope, name: &str) -> bool {
     match envelope {
         Envelope::None => false,
         Envelope::Debezium => debezium::is_header(name),
+        Envelope::Dms => dms::is_header(name),
     }
 }
 
@@ -40,11 +45,18 @@ pub(crate) fn is_header(envelope: Envelope, name: &str) -> bool {
 pub(crate) fn change(envelope: Envelope, header: &Header<'_>) -> Result<FlatChange, RecordFault> {
     match envelope {
         Envelope::Debezium => debezium::flat_change(header),
+        Envelope::Dms => dms::change(header),
         Envelope::None => Ok(FlatChange::new(Op::Insert, None)),
     }
 }
 
 impl Header<'_> {
+    /// Whether there is a column of this name, whatever its case.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let mut columns = self.columns.iter();
+        columns.any(|column| column.0.eq_ignore_ascii_case(name))
+    }
+
     /// The value of the column of this name, whatever its case.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut named = self

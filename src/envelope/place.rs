@@ -4,15 +4,23 @@
 //! place gives none; it is never taken for another.
 
 /// Digits of a decimal part: every unsigned number of 64 bits.
-const DECIMAL_WIDTH: usize = 20;
+pub(super) const DECIMAL_WIDTH: usize = 20;
 /// Digits of a number within a transaction.
 const ORDINAL_WIDTH: usize = 10;
 /// Digits of a hexadecimal part, which holds the log places of all databases.
 const HEX_WIDTH: usize = 40;
 
+/// Digits of the places that are long decimal numbers.
+const LONG_WIDTH: usize = 40;
+
 /// A whole number.
 pub(super) fn number(text: &str) -> Option<String> {
     padded(text, DECIMAL_WIDTH)
+}
+
+/// A whole number of more digits than a machine number has.
+pub(super) fn long_number(text: &str) -> Option<String> {
+    padded(text, LONG_WIDTH)
 }
 
 /// A number within a transaction.

@@ -80,6 +80,7 @@ fn required_path(reader: &mut Reader<'_>, key: &str) -> Option<PathBuf> {
 
 fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
     let path = required_path(reader, "source.path");
+    let envelope = reader.choice("source.envelope", ENVELOPES, Envelope::None);
     let settings = SourceSettings {
         path: path.clone().unwrap_or_default(),
         format: reader.choice("source.format", FORMATS, Format::Auto),
@@ -162,7 +163,7 @@ fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
         listing_interval: listing_interval(reader),
         settle: reader.duration("source.settle", SETTLE),
         clean_source: clean_source(reader),
-        envelope: reader.choice("source.envelope", ENVELOPES, Envelope::None),
+        envelope,
         keys: Vec::new(),
         absent_columns: reader.choice(
             "source.absent_columns",
@@ -181,7 +182,7 @@ fn source(reader: &mut Reader<'_>) -> Option<SourceSettings> {
         unavailable_value: reader
             .text("source.unavailable_value")
             .filter(|text| !text.is_empty()),
-        csv: csv(reader),
+        csv: csv(reader, envelope),
         json: JsonSettings {
             multi_line: reader.boolean("source.json.multi_line", false),
             encoding: encoding(reader, "source.json.encoding"),
@@ -200,8 +201,14 @@ const FORMATS: &[(&str, Format)] = &[
     ("auto", Format::Auto),
 ];
 
-const ENVELOPES: &[(&str, Envelope)] =
-    &[("none", Envelope::None), ("debezium", Envelope::Debezium)];
+const ENVELOPES: &[(&str, Envelope)] = &[
+    ("none", Envelope::None),
+    ("debezium", Envelope::Debezium),
+    ("dms", Envelope::Dms),
+];
+
+/// What DMS writes for NULL unless it is told otherwise.
+const DMS_NULL: &str = "NULL";
 
 const SCHEMA_EVOLUTION_MODES: &[(&str, SchemaEvolutionMode)] = &[
     ("add_new_columns", SchemaEvolutionMode::AddNewColumns),
@@ -273,7 +280,11 @@ enum CleanSourceWord {
     Delete,
 }
 
-fn csv(reader: &mut Reader<'_>) -> CsvSettings {
+fn csv(reader: &mut Reader<'_>, envelope: Envelope) -> CsvSettings {
+    let null_value = match reader.text("source.csv.null_value") {
+        None if envelope == Envelope::Dms => Some(DMS_NULL.to_string()),
+        text => text.filter(|text| !text.is_empty()),
+    };
     let default = CsvSettings::default();
     let delimiter = dialect(reader, "source.csv.delimiter", Some(default.delimiter));
     if delimiter.is_none() && !reader.is_refused("source.csv.delimiter") {
@@ -284,9 +295,7 @@ fn csv(reader: &mut Reader<'_>) -> CsvSettings {
         header: reader.boolean("source.csv.header", default.header),
         quote: dialect(reader, "source.csv.quote", default.quote),
         escape: dialect(reader, "source.csv.escape", default.escape),
-        null_value: reader
-            .text("source.csv.null_value")
-            .filter(|text| !text.is_empty()),
+        null_value,
         empty_value: reader
             .text("source.csv.empty_value")
             .filter(|text| !text.is_empty()),

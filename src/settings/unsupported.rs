@@ -13,7 +13,6 @@ enum Refused {
 const NOT_YET: &[(&str, Refused)] = &[("source.envelope", Refused::Words(ENVELOPES))];
 
 const ENVELOPES: &[&str] = &[
-    "dms",
     "maxwell",
     "canal",
     "wal2json",
