@@ -6,6 +6,7 @@
 
 pub(crate) mod connect;
 mod debezium;
+mod delta_cdf;
 pub(crate) mod dms;
 pub(crate) mod flat;
 mod key;
@@ -88,7 +89,7 @@ impl Envelope {
     /// Records hold their columns in objects of their own, so that only JSON has them.
     pub fn is_json_only(self) -> bool {
         match self {
-            Envelope::None | Envelope::Debezium | Envelope::Dms => false,
+            Envelope::None | Envelope::Debezium | Envelope::Dms | Envelope::DeltaCdf => false,
         }
     }
 
@@ -128,7 +129,7 @@ impl<'a> RecordReader<'a> {
                 let change = self.debezium.change(members);
                 key::split(text, change, &self.keys)
             }
-            Envelope::None | Envelope::Dms => Vec::new(),
+            Envelope::None | Envelope::Dms | Envelope::DeltaCdf => Vec::new(),
         }
     }
 

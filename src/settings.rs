@@ -419,6 +419,8 @@ pub enum Envelope {
     Debezium,
     /// AWS DMS in S3.
     Dms,
+    /// The change data feed of a Delta table.
+    DeltaCdf,
 }
 
 /// `absent_columns`.

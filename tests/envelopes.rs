@@ -406,3 +406,64 @@ fn dms_reads_files_with_names_and_orders_them_by_time() {
     );
     assert!(outcome.refused.is_empty());
 }
+
+#[test]
+fn a_change_data_feed_is_folded_by_its_versions() {
+    let change = |kind: &str, id: i64, status: &str, version: i64| {
+        json!({"id": id, "status": status, "amount": "1.00",
+        "_change_type": kind, "_commit_version": version, "_commit_timestamp": "2026-01-01T00:00:00Z"})
+    };
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[
+                change("insert", 7, "new", 9),
+                change("insert", 8, "new", 9),
+                change("merge", 8, "new", 9),
+                change("insert", 9, "no version", 9),
+            ])
+            .replace(
+                "\"_commit_version\":9,\"amount\":\"1.00\",\"id\":9",
+                "\"id\":9",
+            ) + &lines(&[json!({"id": 9})]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                change("update_postimage", 7, "paid", 10),
+                change("update_preimage", 7, "new", 10),
+                // A commit that writes the whole table again: the order of its rows says nothing.
+                change("insert", 8, "again", 10),
+                change("delete", 8, "new", 10),
+            ]),
+        ),
+        (
+            "c.jsonl",
+            lines(&[
+                change("delete", 7, "paid", 11),
+                change("insert", 10, "new", 11),
+            ]),
+        ),
+    ];
+    let feed = Feed::new("delta-cdf", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "paid", "1.00", true),
+            row(8, "again", "1.00", false),
+            row(10, "new", "1.00", false),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("a.jsonl", 3, "unknown_op"),
+            refusal("a.jsonl", 4, "null_sequence"),
+            refusal("a.jsonl", 5, "unknown_op"),
+        ]
+    );
+    let program = feed.program();
+    program.drop_and_load(files[1].0, &files[1].1);
+    assert_eq!(ops(&program), ["update", "before", "insert", "delete"]);
+}

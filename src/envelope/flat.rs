@@ -1,6 +1,6 @@
 //! Envelopes whose records are flat: the columns of the row stand beside those of the envelope, in every format.
 
-use super::{Op, debezium, dms};
+use super::{Op, debezium, delta_cdf, dms};
 use crate::decode::{RecordFault, json_text};
 use crate::settings::Envelope;
 
@@ -38,6 +38,7 @@ pub(crate) fn is_header(envelope: Envelope, name: &str) -> bool {
         Envelope::None => false,
         Envelope::Debezium => debezium::is_header(name),
         Envelope::Dms => dms::is_header(name),
+        Envelope::DeltaCdf => delta_cdf::is_header(name),
     }
 }
 
@@ -46,6 +47,7 @@ pub(crate) fn change(envelope: Envelope, header: &Header<'_>) -> Result<FlatChan
     match envelope {
         Envelope::Debezium => debezium::flat_change(header),
         Envelope::Dms => dms::change(header),
+        Envelope::DeltaCdf => delta_cdf::change(header),
         Envelope::None => Ok(FlatChange::new(Op::Insert, None)),
     }
 }

@@ -205,6 +205,7 @@ const ENVELOPES: &[(&str, Envelope)] = &[
     ("none", Envelope::None),
     ("debezium", Envelope::Debezium),
     ("dms", Envelope::Dms),
+    ("delta-cdf", Envelope::DeltaCdf),
 ];
 
 /// What DMS writes for NULL unless it is told otherwise.

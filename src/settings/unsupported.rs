@@ -19,7 +19,6 @@ const ENVELOPES: &[&str] = &[
     "goldengate",
     "sqlserver",
     "qlik",
-    "delta-cdf",
 ];
 
 /// Settings that hold a path.
