@@ -10,6 +10,7 @@ mod delta_cdf;
 pub(crate) mod dms;
 pub(crate) mod flat;
 mod key;
+mod maxwell;
 mod place;
 
 use crate::change::RejectReason;
@@ -90,6 +91,7 @@ impl Envelope {
     pub fn is_json_only(self) -> bool {
         match self {
             Envelope::None | Envelope::Debezium | Envelope::Dms | Envelope::DeltaCdf => false,
+            Envelope::Maxwell => true,
         }
     }
 
@@ -129,6 +131,7 @@ impl<'a> RecordReader<'a> {
                 let change = self.debezium.change(members);
                 key::split(text, change, &self.keys)
             }
+            Envelope::Maxwell => key::split(text, maxwell::change(members), &self.keys),
             Envelope::None | Envelope::Dms | Envelope::DeltaCdf => Vec::new(),
         }
     }

@@ -421,6 +421,8 @@ pub enum Envelope {
     Dms,
     /// The change data feed of a Delta table.
     DeltaCdf,
+    /// Maxwell.
+    Maxwell,
 }
 
 /// `absent_columns`.

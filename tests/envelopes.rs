@@ -467,3 +467,86 @@ fn a_change_data_feed_is_folded_by_its_versions() {
     program.drop_and_load(files[1].0, &files[1].1);
     assert_eq!(ops(&program), ["update", "before", "insert", "delete"]);
 }
+
+#[test]
+fn maxwell_ends_the_same_whatever_arrives_first() {
+    let order = |id: i64, status: &str| json!({"id": id, "status": status, "amount": 1.50});
+    let change = |kind: &str, position: u32, data: Value, more: Value| {
+        let mut record = json!({"database": "shop", "table": "orders", "type": kind, "ts": 1,
+            "position": format!("mysql-bin.000007:{position}"), "data": data});
+        let more = more.as_object().unwrap().clone();
+        record.as_object_mut().unwrap().extend(more);
+        record
+    };
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[
+                json!({"type": "table-create", "database": "shop", "table": "orders", "ts": 1, "sql": "..."}),
+                change("insert", 900, order(7, "new"), json!({"xoffset": 0})),
+                change("insert", 900, order(8, "new"), json!({"xoffset": 1})),
+                change(
+                    "update",
+                    900,
+                    order(7, "paid"),
+                    json!({"xoffset": 10, "old": {"status": "new"}}),
+                ),
+                // The last change of the transaction.
+                change(
+                    "update",
+                    900,
+                    order(7, "sent"),
+                    json!({"commit": true, "old": {"status": "paid"}}),
+                ),
+                change("merge", 900, order(7, "new"), json!({})),
+                change("insert", 900, json!([1]), json!({})),
+                json!({"type": "insert", "data": order(7, "no place")}),
+            ]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                change(
+                    "update",
+                    1000,
+                    order(9, "moved"),
+                    json!({"xoffset": 0, "old": {"id": 8, "status": "new"}}),
+                ),
+                change("delete", 10000, order(7, "sent"), json!({"commit": true})),
+                change("insert", 10001, order(10, "new"), json!({"commit": true})),
+            ]),
+        ),
+        (
+            "bootstrap.jsonl",
+            lines(&[
+                change("bootstrap-start", 99999, json!({}), json!({})),
+                change("bootstrap-insert", 99999, order(10, "old"), json!({})),
+                change("bootstrap-insert", 99999, order(11, "old"), json!({})),
+                change("bootstrap-complete", 99999, json!({}), json!({})),
+            ]),
+        ),
+    ];
+    let feed = Feed::new("maxwell", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "sent", "1.50", true),
+            row(8, "new", "1.50", true),
+            row(9, "moved", "1.50", false),
+            row(10, "new", "1.50", false),
+            row(11, "old", "1.50", false),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("a.jsonl", 6, "unknown_op"),
+            refusal("a.jsonl", 7, "malformed"),
+            refusal("a.jsonl", 8, "null_sequence"),
+        ]
+    );
+    let program = feed.program();
+    program.drop_and_load(files[1].0, &files[1].1);
+    assert_eq!(ops(&program), ["delete", "update", "delete", "insert"]);
+}

@@ -2,7 +2,7 @@
 //! place of the update.
 
 use super::{Change, ColumnValue, Op, Part};
-use crate::decode::{RecordFault, Token, members};
+use crate::decode::{Member, RecordFault, Token, members};
 use std::borrow::Cow;
 
 /// A change with the row before it, as far as the record tells it.
@@ -46,6 +46,12 @@ pub(super) fn split<'a>(
         ..change.clone()
     };
     vec![part(Ok(delete)), part(Ok(change))]
+}
+
+/// The members as plain JSON values.
+pub(super) fn plain<'a>(members: Vec<Member<'a>>) -> Vec<(Cow<'a, str>, ColumnValue<'a>)> {
+    let plain = |(name, value)| (name, ColumnValue::Json(value));
+    members.into_iter().map(plain).collect()
 }
 
 fn is_altered(before: Option<Token<'_>>, after: Option<Token<'_>>) -> bool {

@@ -206,6 +206,7 @@ const ENVELOPES: &[(&str, Envelope)] = &[
     ("debezium", Envelope::Debezium),
     ("dms", Envelope::Dms),
     ("delta-cdf", Envelope::DeltaCdf),
+    ("maxwell", Envelope::Maxwell),
 ];
 
 /// What DMS writes for NULL unless it is told otherwise.
