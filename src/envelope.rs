@@ -12,6 +12,7 @@ pub(crate) mod flat;
 mod key;
 mod maxwell;
 mod place;
+mod wal2json;
 
 use crate::change::RejectReason;
 use crate::decode::{Member, RecordFault, Token, json_text};
@@ -91,7 +92,7 @@ impl Envelope {
     pub fn is_json_only(self) -> bool {
         match self {
             Envelope::None | Envelope::Debezium | Envelope::Dms | Envelope::DeltaCdf => false,
-            Envelope::Maxwell => true,
+            Envelope::Maxwell | Envelope::Wal2Json => true,
         }
     }
 
@@ -132,6 +133,7 @@ impl<'a> RecordReader<'a> {
                 key::split(text, change, &self.keys)
             }
             Envelope::Maxwell => key::split(text, maxwell::change(members), &self.keys),
+            Envelope::Wal2Json => wal2json::changes(text, members, &self.keys),
             Envelope::None | Envelope::Dms | Envelope::DeltaCdf => Vec::new(),
         }
     }

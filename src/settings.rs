@@ -423,6 +423,8 @@ pub enum Envelope {
     DeltaCdf,
     /// Maxwell.
     Maxwell,
+    /// wal2json, in both its formats.
+    Wal2Json,
 }
 
 /// `absent_columns`.

@@ -550,3 +550,154 @@ fn maxwell_ends_the_same_whatever_arrives_first() {
     program.drop_and_load(files[1].0, &files[1].1);
     assert_eq!(ops(&program), ["delete", "update", "delete", "insert"]);
 }
+
+/// A change of wal2json, format 2.
+fn wal2json(
+    action: &str,
+    lsn: &str,
+    columns: &[(&str, Value)],
+    identity: &[(&str, Value)],
+) -> Value {
+    let row = |row: &[(&str, Value)]| -> Value {
+        row.iter()
+            .map(|(name, value)| json!({"name": name, "type": "text", "value": value}))
+            .collect()
+    };
+    let mut record = json!({"action": action, "schema": "public", "table": "orders", "lsn": lsn});
+    for (name, part) in [("columns", columns), ("identity", identity)] {
+        if !part.is_empty() {
+            record[name] = row(part);
+        }
+    }
+    record
+}
+
+#[test]
+fn wal2json_changes_end_the_same_whatever_arrives_first() {
+    let id = |id: i64| ("id", json!(id));
+    let status = |status: &str| ("status", json!(status));
+    let amount = |amount: f64| ("amount", json!(amount));
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[
+                json!({"action": "B", "xid": 901}),
+                wal2json("I", "9/100", &[id(7), status("new"), amount(23.5)], &[]),
+                wal2json("I", "9/200", &[id(8), status("new"), amount(1.5)], &[]),
+                json!({"action": "C", "xid": 901}),
+                wal2json("X", "9/300", &[], &[]),
+                json!({"action": "I", "columns": 7, "lsn": "9/300"}),
+                wal2json("U", "nowhere", &[id(7), status("lost")], &[id(7)]),
+            ]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                // The amount was not read, the status is NULL now.
+                wal2json(
+                    "U",
+                    "16/B374D848",
+                    &[id(7), ("status", Value::Null)],
+                    &[id(7)],
+                ),
+                wal2json(
+                    "U",
+                    "16/B374D900",
+                    &[id(9), status("moved"), amount(1.5)],
+                    &[id(8)],
+                ),
+                wal2json("D", "16/B374DA00", &[], &[id(9)]),
+            ]),
+        ),
+        ("c.jsonl", lines(&[wal2json("T", "A/0", &[], &[])])),
+        (
+            "d.jsonl",
+            lines(&[wal2json(
+                "I",
+                "B/0",
+                &[id(7), status("again"), amount(2.5)],
+                &[],
+            )]),
+        ),
+    ];
+    let feed = Feed::new("wal2json", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            json!({"id": 7, "status": null, "amount": "2.50", "deleted": false}),
+            row(8, "new", "1.50", true),
+            row(9, "moved", "1.50", true),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("a.jsonl", 5, "unknown_op"),
+            refusal("a.jsonl", 6, "malformed"),
+            refusal("a.jsonl", 7, "null_sequence"),
+        ]
+    );
+}
+
+#[test]
+fn wal2json_transactions_are_cut_into_changes_with_their_own_texts() {
+    let names = json!(["id", "status", "amount"]);
+    let change = |kind: &str, values: Value| json!({"kind": kind, "table": "orders", "columnnames": names, "columnvalues": values});
+    let update = json!({"kind": "update", "table": "orders", "columnnames": ["id", "status"], "columnvalues": [7, "paid"],
+        "oldkeys": {"keynames": ["id"], "keyvalues": [7]}});
+    let delete = json!({"kind": "delete", "table": "orders", "oldkeys": {"keynames": ["id"], "keyvalues": [8]}});
+    let moved = json!({"kind": "update", "table": "orders", "columnnames": names, "columnvalues": [10, "moved", 3.5],
+        "oldkeys": {"keynames": ["id"], "keyvalues": [9]}});
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[json!({"xid": 900, "nextlsn": "9/0", "change": [
+                change("insert", json!([7, "new", 1.5])),
+                change("insert", json!([8, "new"])),
+                change("insert", json!([8, "new", 2.5])),
+                change("insert", json!([9, "new", 3.5])),
+            ]})]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                json!({"xid": 901, "nextlsn": "10/0", "change": []}),
+                json!({"xid": 902, "nextlsn": "10/1", "change": [update, delete, moved]}),
+                json!({"xid": 903, "change": [change("insert", json!([1, "no place", 1.5]))]}),
+            ]),
+        ),
+    ];
+    let feed = Feed::new("wal2json", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "paid", "1.50", false),
+            row(8, "new", "2.50", true),
+            row(9, "new", "3.50", true),
+            row(10, "moved", "3.50", false),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("a.jsonl", 2, "malformed"),
+            refusal("b.jsonl", 6, "null_sequence")
+        ]
+    );
+    let program = feed.program();
+    program.drop_file(files[0].0, &files[0].1);
+    program.drop_file(files[1].0, &files[1].1);
+    program.run();
+    assert_eq!(
+        ops(&program),
+        [
+            "insert", "insert", "insert", "control", "update", "delete", "delete", "update"
+        ]
+    );
+    for reject in program.quarantine() {
+        let raw: Value = serde_json::from_str(reject["raw"].as_str().unwrap()).unwrap();
+        assert_eq!(raw["kind"], "insert", "{raw}");
+    }
+}

@@ -207,6 +207,7 @@ const ENVELOPES: &[(&str, Envelope)] = &[
     ("dms", Envelope::Dms),
     ("delta-cdf", Envelope::DeltaCdf),
     ("maxwell", Envelope::Maxwell),
+    ("wal2json", Envelope::Wal2Json),
 ];
 
 /// What DMS writes for NULL unless it is told otherwise.
