@@ -12,6 +12,7 @@ pub(crate) mod flat;
 mod key;
 mod maxwell;
 mod place;
+mod sqlserver;
 mod wal2json;
 
 use crate::change::RejectReason;
@@ -91,7 +92,11 @@ impl Envelope {
     /// Records hold their columns in objects of their own, so that only JSON has them.
     pub fn is_json_only(self) -> bool {
         match self {
-            Envelope::None | Envelope::Debezium | Envelope::Dms | Envelope::DeltaCdf => false,
+            Envelope::None
+            | Envelope::Debezium
+            | Envelope::Dms
+            | Envelope::DeltaCdf
+            | Envelope::SqlServer => false,
             Envelope::Maxwell | Envelope::Wal2Json => true,
         }
     }
@@ -134,7 +139,7 @@ impl<'a> RecordReader<'a> {
             }
             Envelope::Maxwell => key::split(text, maxwell::change(members), &self.keys),
             Envelope::Wal2Json => wal2json::changes(text, members, &self.keys),
-            Envelope::None | Envelope::Dms | Envelope::DeltaCdf => Vec::new(),
+            Envelope::None | Envelope::Dms | Envelope::DeltaCdf | Envelope::SqlServer => Vec::new(),
         }
     }
 

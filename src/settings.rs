@@ -425,6 +425,8 @@ pub enum Envelope {
     Maxwell,
     /// wal2json, in both its formats.
     Wal2Json,
+    /// Rows of change tables of SQL Server.
+    SqlServer,
 }
 
 /// `absent_columns`.

@@ -4,8 +4,13 @@
 #[path = "common/program.rs"]
 mod program;
 
+use arrow::array::{
+    ArrayRef, BinaryArray, Decimal128Array, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use parquet::arrow::ArrowWriter;
 use program::{Program, code, stderr};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const HINTS: &str = "id BIGINT, status STRING, amount DECIMAL(10,2)";
 
@@ -700,4 +705,108 @@ fn wal2json_transactions_are_cut_into_changes_with_their_own_texts() {
         let raw: Value = serde_json::from_str(reject["raw"].as_str().unwrap()).unwrap();
         assert_eq!(raw["kind"], "insert", "{raw}");
     }
+}
+
+#[test]
+fn sql_server_rows_end_the_same_whatever_arrives_first() {
+    let change = |operation: i64, commit: &str, place: &str, id: i64, status: &str| {
+        json!({"__$start_lsn": format!("0x0000002A000001B0{commit}"), "__$seqval": format!("0x0000002A000001B0{place}"),
+            "__$operation": operation, "__$update_mask": "0x02", "id": id, "status": status, "amount": 1.5})
+    };
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[
+                change(2, "0003", "0001", 7, "new"),
+                change(2, "0003", "0002", 8, "new"),
+                change(9, "0003", "0003", 8, "new"),
+                json!({"__$operation": 2, "__$start_lsn": "somewhere", "__$seqval": "0x01", "id": 1}),
+                json!({"id": 1}),
+            ]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                change(3, "0010", "0005", 7, "new"),
+                change(4, "0010", "0005", 7, "paid"),
+                // The key of 8 becomes 9.
+                change(3, "0010", "0006", 8, "new"),
+                change(4, "0010", "0006", 9, "moved"),
+                // The same as a delete and an insert at one place.
+                change(2, "0010", "0007", 10, "again"),
+                change(1, "0010", "0007", 10, "gone"),
+            ]),
+        ),
+        (
+            "c.jsonl",
+            lines(&[
+                change(4, "000F", "0009", 7, "late"),
+                change(1, "0011", "0001", 9, "moved"),
+            ]),
+        ),
+    ];
+    let feed = Feed::new("sqlserver", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "paid", "1.50", false),
+            row(8, "new", "1.50", true),
+            row(9, "moved", "1.50", true),
+            row(10, "again", "1.50", false),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("a.jsonl", 3, "unknown_op"),
+            refusal("a.jsonl", 4, "null_sequence"),
+            refusal("a.jsonl", 5, "unknown_op"),
+        ]
+    );
+    let program = feed.program();
+    program.drop_and_load(files[1].0, &files[1].1);
+    assert_eq!(
+        ops(&program),
+        ["before", "update", "delete", "update", "insert", "delete"]
+    );
+}
+
+#[test]
+fn sql_server_rows_in_parquet_compare_their_places_as_bytes() {
+    let program = Feed::new("sqlserver", "", "").program();
+    // These bytes read as text, too.
+    let lsn = |last: u8| [0, 0, 0, 0x2A, 0, 0, 1, 0x30, 0, last];
+    let places = [lsn(9), lsn(16), lsn(10)];
+    let places: Vec<&[u8]> = places.iter().map(|place| place.as_slice()).collect();
+    let amounts = Decimal128Array::from(vec![100, 200, 300]);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("__$start_lsn", Arc::new(BinaryArray::from(places.clone()))),
+        ("__$seqval", Arc::new(BinaryArray::from(places))),
+        ("__$operation", Arc::new(Int32Array::from(vec![2, 4, 4]))),
+        ("id", Arc::new(Int64Array::from(vec![7, 7, 7]))),
+        (
+            "status",
+            Arc::new(StringArray::from(vec!["new", "last", "middle"])),
+        ),
+        (
+            "amount",
+            Arc::new(amounts.with_precision_and_scale(10, 2).unwrap()),
+        ),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    program.drop_and_load("a.parquet", writer.into_inner().unwrap());
+    // The same place as text, and one behind it.
+    let text = |place: &str, status: &str| {
+        json!({"__$start_lsn": format!("0x0000002A0000013000{place}"),
+        "__$seqval": format!("0x0000002A0000013000{place}"), "__$operation": 4, "id": 7, "status": status, "amount": 9})
+    };
+    program.drop_and_load("b.jsonl", lines(&[text("0F", "below")]));
+    program.assert_sound();
+    assert_eq!(outcome(&program).silver, [row(7, "last", "2.00", false)]);
+    program.drop_and_load("c.jsonl", lines(&[text("11", "above")]));
+    program.assert_sound();
+    assert_eq!(outcome(&program).silver, [row(7, "above", "9.00", false)]);
 }

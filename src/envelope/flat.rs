@@ -1,6 +1,6 @@
 //! Envelopes whose records are flat: the columns of the row stand beside those of the envelope, in every format.
 
-use super::{Op, debezium, delta_cdf, dms};
+use super::{Op, debezium, delta_cdf, dms, sqlserver};
 use crate::decode::{RecordFault, json_text};
 use crate::settings::Envelope;
 
@@ -39,6 +39,7 @@ pub(crate) fn is_header(envelope: Envelope, name: &str) -> bool {
         Envelope::Debezium => debezium::is_header(name),
         Envelope::Dms => dms::is_header(name),
         Envelope::DeltaCdf => delta_cdf::is_header(name),
+        Envelope::SqlServer => sqlserver::is_header(name),
     }
 }
 
@@ -48,6 +49,7 @@ pub(crate) fn change(envelope: Envelope, header: &Header<'_>) -> Result<FlatChan
         Envelope::Debezium => debezium::flat_change(header),
         Envelope::Dms => dms::change(header),
         Envelope::DeltaCdf => delta_cdf::change(header),
+        Envelope::SqlServer => sqlserver::change(header),
         Envelope::None | Envelope::Maxwell | Envelope::Wal2Json => {
             Ok(FlatChange::new(Op::Insert, None))
         }

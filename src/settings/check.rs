@@ -208,6 +208,7 @@ const ENVELOPES: &[(&str, Envelope)] = &[
     ("delta-cdf", Envelope::DeltaCdf),
     ("maxwell", Envelope::Maxwell),
     ("wal2json", Envelope::Wal2Json),
+    ("sqlserver", Envelope::SqlServer),
 ];
 
 /// What DMS writes for NULL unless it is told otherwise.
