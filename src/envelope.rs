@@ -4,6 +4,7 @@
 //! for certain, it is refused. The order of the sequences, compared as bytes, is the order of the source. What a value
 //! means for a column is left to `decode`, what a change does to a row to `silver`.
 
+mod canal;
 pub(crate) mod connect;
 mod debezium;
 mod delta_cdf;
@@ -97,7 +98,7 @@ impl Envelope {
             | Envelope::Dms
             | Envelope::DeltaCdf
             | Envelope::SqlServer => false,
-            Envelope::Maxwell | Envelope::Wal2Json => true,
+            Envelope::Canal | Envelope::Maxwell | Envelope::Wal2Json => true,
         }
     }
 
@@ -138,6 +139,7 @@ impl<'a> RecordReader<'a> {
                 key::split(text, change, &self.keys)
             }
             Envelope::Maxwell => key::split(text, maxwell::change(members), &self.keys),
+            Envelope::Canal => canal::changes(text, members, &self.keys),
             Envelope::Wal2Json => wal2json::changes(text, members, &self.keys),
             Envelope::None | Envelope::Dms | Envelope::DeltaCdf | Envelope::SqlServer => Vec::new(),
         }

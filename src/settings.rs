@@ -427,6 +427,8 @@ pub enum Envelope {
     Wal2Json,
     /// Rows of change tables of SQL Server.
     SqlServer,
+    /// Canal.
+    Canal,
 }
 
 /// `absent_columns`.

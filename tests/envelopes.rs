@@ -810,3 +810,112 @@ fn sql_server_rows_in_parquet_compare_their_places_as_bytes() {
     program.assert_sound();
     assert_eq!(outcome(&program).silver, [row(7, "above", "9.00", false)]);
 }
+
+#[test]
+fn canal_messages_are_cut_into_rows_with_their_own_texts() {
+    let order = |id: &str, status: &str, amount: &str| json!({"id": id, "status": status, "amount": amount});
+    let message = |kind: &str, es: u64, data: Value, old: Value| json!({"type": kind, "es": es, "ts": 1, "id": 12, "isDdl": false, "table": "orders", "data": data, "old": old});
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[
+                json!({"type": "CREATE", "isDdl": true, "es": 5, "data": null, "sql": "..."}),
+                message(
+                    "INSERT",
+                    900,
+                    json!([
+                        order("7", "new", "1.50"),
+                        order("8", "new", "x"),
+                        order("8", "new", "2.50"),
+                        order("9", "new", "3.50")
+                    ]),
+                    Value::Null,
+                ),
+                message("MERGE", 900, json!([]), Value::Null),
+                message("UPDATE", 900, json!([order("7", "x", "1.50")]), json!([])),
+                message("UPDATE", 900, json!([7]), Value::Null),
+                json!({"type": "INSERT", "data": [order("1", "no place", "1.50")]}),
+            ]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                message(
+                    "UPDATE",
+                    1000,
+                    json!([order("7", "paid", "1.50"), order("10", "moved", "3.50")]),
+                    json!([{"status": "new"}, {"id": "9", "status": "new"}]),
+                ),
+                // The same time, and a later record.
+                message(
+                    "UPDATE",
+                    1000,
+                    json!([order("7", "sent", "1.50")]),
+                    json!([{"status": "paid"}]),
+                ),
+                message(
+                    "DELETE",
+                    1001,
+                    json!([order("8", "new", "2.50")]),
+                    Value::Null,
+                ),
+            ]),
+        ),
+        (
+            "c.jsonl",
+            lines(&[message(
+                "UPDATE",
+                999,
+                json!([order("7", "late", "1.50")]),
+                json!([{}]),
+            )]),
+        ),
+    ];
+    let feed = Feed::new("canal", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "sent", "1.50", false),
+            row(8, "new", "2.50", true),
+            row(9, "new", "3.50", true),
+            row(10, "moved", "3.50", false),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("a.jsonl", 3, "type_mismatch"),
+            refusal("a.jsonl", 6, "unknown_op"),
+            refusal("a.jsonl", 7, "malformed"),
+            refusal("a.jsonl", 8, "malformed"),
+            refusal("a.jsonl", 9, "null_sequence"),
+        ]
+    );
+    let program = feed.program();
+    program.drop_file(files[0].0, &files[0].1);
+    program.run();
+    let raw = program.quarantine()[0]["raw"].clone();
+    assert_eq!(
+        serde_json::from_str::<Value>(raw.as_str().unwrap()).unwrap(),
+        order("8", "new", "x")
+    );
+}
+
+#[test]
+fn canal_truncates_what_is_below() {
+    let order = |id: &str, es: u64| {
+        json!({"type": "INSERT", "es": es, "isDdl": false,
+        "data": [{"id": id, "status": "new", "amount": "1.00"}]})
+    };
+    let truncate = json!({"type": "TRUNCATE", "es": 20, "isDdl": true, "data": null});
+    let files = [
+        ("a.jsonl", lines(&[order("1", 10)])),
+        ("b.jsonl", lines(&[truncate])),
+        ("c.jsonl", lines(&[order("2", 30)])),
+    ];
+    assert_eq!(
+        Feed::new("canal", "", "").settles(&files).silver,
+        [row(1, "new", "1.00", true), row(2, "new", "1.00", false)]
+    );
+}

@@ -48,6 +48,15 @@ pub(super) fn split<'a>(
     vec![part(Ok(delete)), part(Ok(change))]
 }
 
+/// The row after an update, with what the update altered put back.
+pub(super) fn put_back<'a>(row: &[Member<'a>], altered: &[Member<'a>]) -> Vec<Member<'a>> {
+    let value = |(name, value): &Member<'a>| {
+        let old = altered.iter().find(|old| old.0 == *name);
+        (name.clone(), old.map_or(*value, |old| old.1))
+    };
+    row.iter().map(value).collect()
+}
+
 /// The members as plain JSON values.
 pub(super) fn plain<'a>(members: Vec<Member<'a>>) -> Vec<(Cow<'a, str>, ColumnValue<'a>)> {
     let plain = |(name, value)| (name, ColumnValue::Json(value));

@@ -55,7 +55,7 @@ pub(super) fn change<'a>(record: &[Member<'a>]) -> Result<WithBefore<'a>, Record
         Some(_) => return Err(malformed("old is neither an object nor null")),
     };
     let before = match op {
-        Op::Update => row_before(&row, record),
+        Op::Update => key::put_back(&row, &find_object(record, "old").unwrap_or_default()),
         _ => Vec::new(),
     };
     let change = Change {
@@ -69,16 +69,6 @@ pub(super) fn change<'a>(record: &[Member<'a>]) -> Result<WithBefore<'a>, Record
         change,
         before: key::plain(before),
     })
-}
-
-/// The row after an update with what it altered put back.
-fn row_before<'a>(row: &[Member<'a>], record: &[Member<'a>]) -> Vec<Member<'a>> {
-    let old = find_object(record, "old").unwrap_or_default();
-    let value = |(name, value): &Member<'a>| {
-        let altered = old.iter().find(|altered| altered.0 == *name);
-        (name.clone(), altered.map_or(*value, |altered| altered.1))
-    };
-    row.iter().map(value).collect()
 }
 
 fn sequence(record: &[Member<'_>]) -> Option<String> {

@@ -209,6 +209,7 @@ const ENVELOPES: &[(&str, Envelope)] = &[
     ("maxwell", Envelope::Maxwell),
     ("wal2json", Envelope::Wal2Json),
     ("sqlserver", Envelope::SqlServer),
+    ("canal", Envelope::Canal),
 ];
 
 /// What DMS writes for NULL unless it is told otherwise.
