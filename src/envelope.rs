@@ -10,6 +10,7 @@ mod debezium;
 mod delta_cdf;
 pub(crate) mod dms;
 pub(crate) mod flat;
+mod goldengate;
 mod key;
 mod maxwell;
 mod place;
@@ -98,7 +99,7 @@ impl Envelope {
             | Envelope::Dms
             | Envelope::DeltaCdf
             | Envelope::SqlServer => false,
-            Envelope::Canal | Envelope::Maxwell | Envelope::Wal2Json => true,
+            Envelope::Canal | Envelope::GoldenGate | Envelope::Maxwell | Envelope::Wal2Json => true,
         }
     }
 
@@ -140,6 +141,7 @@ impl<'a> RecordReader<'a> {
             }
             Envelope::Maxwell => key::split(text, maxwell::change(members), &self.keys),
             Envelope::Canal => canal::changes(text, members, &self.keys),
+            Envelope::GoldenGate => key::split(text, goldengate::change(members), &self.keys),
             Envelope::Wal2Json => wal2json::changes(text, members, &self.keys),
             Envelope::None | Envelope::Dms | Envelope::DeltaCdf | Envelope::SqlServer => Vec::new(),
         }

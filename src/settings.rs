@@ -429,6 +429,8 @@ pub enum Envelope {
     SqlServer,
     /// Canal.
     Canal,
+    /// GoldenGate, with before and after or with flat rows.
+    GoldenGate,
 }
 
 /// `absent_columns`.

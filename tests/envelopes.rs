@@ -919,3 +919,88 @@ fn canal_truncates_what_is_below() {
         [row(1, "new", "1.00", true), row(2, "new", "1.00", false)]
     );
 }
+
+#[test]
+fn goldengate_ends_the_same_whatever_arrives_first() {
+    let order = |id: i64, status: &str| json!({"id": id, "status": status, "amount": 1.5});
+    let change = |code: &str, pos: u64, before: Value, after: Value| {
+        let mut record = json!({"table": "SHOP.ORDERS", "op_type": code, "pos": format!("{pos:020}"), "primary_keys": ["id"]});
+        for (name, image) in [("before", before), ("after", after)] {
+            if !image.is_null() {
+                record[name] = image;
+            }
+        }
+        record
+    };
+    let none = Value::Null;
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[
+                change("I", 900, none.clone(), order(7, "new")),
+                change("I", 901, none.clone(), order(8, "new")),
+                change("X", 902, none.clone(), order(8, "new")),
+                change("U", 903, order(8, "new"), none.clone()),
+                json!({"op_type": "I", "pos": "", "after": order(1, "no place")}),
+                json!({"after": order(1, "no operation")}),
+            ]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                // The amount is not carried; of the status it is said that it is missing.
+                change(
+                    "U",
+                    1000,
+                    json!({"id": 7}),
+                    json!({"id": 7, "status": null, "status_isMissing": true, "id_isMissing": false}),
+                ),
+                change(
+                    "U",
+                    1001,
+                    json!({"id": 7, "status": "new"}),
+                    json!({"id": 7, "status": "paid"}),
+                ),
+                change("U", 1002, order(8, "new"), order(9, "moved")),
+                change("D", 1003, order(9, "moved"), none.clone()),
+            ]),
+        ),
+        (
+            "c.jsonl",
+            lines(&[change("T", 950, none.clone(), none.clone())]),
+        ),
+        (
+            "d.jsonl",
+            lines(&[
+                // Flat rows.
+                json!({"table": "SHOP.ORDERS", "op_type": "I", "op_ts": "t", "pos": "00000000000000000960", "id": 7, "status": "again", "amount": 2.5}),
+                json!({"table": "SHOP.ORDERS", "op_type": "U", "op_ts": "t", "pos": "00000000000000000961", "id": 7, "amount": 3.5}),
+            ]),
+        ),
+    ];
+    let feed = Feed::new("goldengate", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "paid", "3.50", false),
+            row(8, "new", "1.50", true),
+            row(9, "moved", "1.50", true),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("a.jsonl", 3, "unknown_op"),
+            refusal("a.jsonl", 4, "malformed"),
+            refusal("a.jsonl", 5, "null_sequence"),
+            refusal("a.jsonl", 6, "unknown_op"),
+        ]
+    );
+    let program = feed.program();
+    program.drop_and_load(files[1].0, &files[1].1);
+    assert_eq!(
+        ops(&program),
+        ["update", "update", "delete", "update", "delete"]
+    );
+}

@@ -35,7 +35,11 @@ impl FlatChange {
 /// Whether a column of this name is one of the envelope and none of the row.
 pub(crate) fn is_header(envelope: Envelope, name: &str) -> bool {
     match envelope {
-        Envelope::None | Envelope::Canal | Envelope::Maxwell | Envelope::Wal2Json => false,
+        Envelope::None
+        | Envelope::Canal
+        | Envelope::GoldenGate
+        | Envelope::Maxwell
+        | Envelope::Wal2Json => false,
         Envelope::Debezium => debezium::is_header(name),
         Envelope::Dms => dms::is_header(name),
         Envelope::DeltaCdf => delta_cdf::is_header(name),
@@ -50,9 +54,11 @@ pub(crate) fn change(envelope: Envelope, header: &Header<'_>) -> Result<FlatChan
         Envelope::Dms => dms::change(header),
         Envelope::DeltaCdf => delta_cdf::change(header),
         Envelope::SqlServer => sqlserver::change(header),
-        Envelope::None | Envelope::Canal | Envelope::Maxwell | Envelope::Wal2Json => {
-            Ok(FlatChange::new(Op::Insert, None))
-        }
+        Envelope::None
+        | Envelope::Canal
+        | Envelope::GoldenGate
+        | Envelope::Maxwell
+        | Envelope::Wal2Json => Ok(FlatChange::new(Op::Insert, None)),
     }
 }
 

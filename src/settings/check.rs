@@ -210,6 +210,7 @@ const ENVELOPES: &[(&str, Envelope)] = &[
     ("wal2json", Envelope::Wal2Json),
     ("sqlserver", Envelope::SqlServer),
     ("canal", Envelope::Canal),
+    ("goldengate", Envelope::GoldenGate),
 ];
 
 /// What DMS writes for NULL unless it is told otherwise.

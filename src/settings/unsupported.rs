@@ -12,7 +12,7 @@ enum Refused {
 
 const NOT_YET: &[(&str, Refused)] = &[("source.envelope", Refused::Words(ENVELOPES))];
 
-const ENVELOPES: &[&str] = &["goldengate", "qlik"];
+const ENVELOPES: &[&str] = &["qlik"];
 
 /// Settings that hold a path.
 const PATHS: &[&str] = &[
