@@ -14,6 +14,7 @@ mod goldengate;
 mod key;
 mod maxwell;
 mod place;
+mod qlik;
 mod sqlserver;
 mod wal2json;
 
@@ -98,7 +99,8 @@ impl Envelope {
             | Envelope::Debezium
             | Envelope::Dms
             | Envelope::DeltaCdf
-            | Envelope::SqlServer => false,
+            | Envelope::SqlServer
+            | Envelope::Qlik => false,
             Envelope::Canal | Envelope::GoldenGate | Envelope::Maxwell | Envelope::Wal2Json => true,
         }
     }
@@ -143,7 +145,11 @@ impl<'a> RecordReader<'a> {
             Envelope::Canal => canal::changes(text, members, &self.keys),
             Envelope::GoldenGate => key::split(text, goldengate::change(members), &self.keys),
             Envelope::Wal2Json => wal2json::changes(text, members, &self.keys),
-            Envelope::None | Envelope::Dms | Envelope::DeltaCdf | Envelope::SqlServer => Vec::new(),
+            Envelope::None
+            | Envelope::Dms
+            | Envelope::DeltaCdf
+            | Envelope::SqlServer
+            | Envelope::Qlik => Vec::new(),
         }
     }
 

@@ -431,6 +431,8 @@ pub enum Envelope {
     Canal,
     /// GoldenGate, with before and after or with flat rows.
     GoldenGate,
+    /// Rows of change tables of Qlik Replicate.
+    Qlik,
 }
 
 /// `absent_columns`.

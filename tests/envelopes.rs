@@ -1004,3 +1004,98 @@ fn goldengate_ends_the_same_whatever_arrives_first() {
         ["update", "update", "delete", "update", "delete"]
     );
 }
+
+#[test]
+fn qlik_rows_end_the_same_whatever_arrives_first() {
+    let change = |code: &str, seq: &str, transaction: &str, id: i64, status: &str| {
+        json!({"header__change_seq": seq, "header__change_oper": code, "header__transaction_id": transaction,
+            "header__timestamp": "2026-01-01 00:00:01.000", "id": id, "status": status, "amount": "1.50"})
+    };
+    let seq = |number: u32| format!("2026010100000100{number:019}");
+    let files = [
+        (
+            "a.jsonl",
+            lines(&[
+                change("I", &seq(5), "A", 7, "new"),
+                change("I", &seq(6), "A", 8, "new"),
+                change("X", &seq(7), "A", 8, "new"),
+                change("U", "", "A", 8, "no place"),
+                json!({"id": 8, "status": "no header"}),
+            ]),
+        ),
+        (
+            "b.jsonl",
+            lines(&[
+                change("B", &seq(10), "B", 7, "new"),
+                change("U", &seq(11), "B", 7, "paid"),
+                change("B", &seq(12), "B", 8, "new"),
+                change("U", &seq(13), "B", 9, "moved"),
+                // Another transaction: these are no pair.
+                change("B", &seq(14), "B", 7, "paid"),
+                change("U", &seq(15), "C", 10, "new"),
+                change("D", &seq(100), "C", 9, "moved"),
+            ]),
+        ),
+        (
+            "load.jsonl",
+            lines(&[
+                change("L", "", "", 7, "old"),
+                change("L", "", "", 11, "old"),
+                json!({"header__change_seq": seq(9), "header__operation": "UPDATE", "id": 7, "status": "late", "amount": null}),
+            ]),
+        ),
+    ];
+    let feed = Feed::new("qlik", "", "");
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [
+            row(7, "paid", "1.50", false),
+            row(8, "new", "1.50", true),
+            row(9, "moved", "1.50", true),
+            row(10, "new", "1.50", false),
+            row(11, "old", "1.50", false),
+        ]
+    );
+    assert_eq!(
+        outcome.refused,
+        [
+            refusal("a.jsonl", 3, "unknown_op"),
+            refusal("a.jsonl", 4, "null_sequence"),
+            refusal("a.jsonl", 5, "unknown_op"),
+        ]
+    );
+    let program = feed.program();
+    program.drop_and_load(files[1].0, &files[1].1);
+    assert_eq!(
+        ops(&program),
+        [
+            "before", "update", "delete", "update", "before", "update", "delete"
+        ]
+    );
+}
+
+#[test]
+fn rows_beside_their_header_are_the_same_in_csv() {
+    let feed = Feed::new("qlik", "format = \"csv\"", "");
+    let files = [
+        (
+            "a.csv",
+            "id,status,amount,header__change_seq,header__change_oper\n7,old,1.00,,L\n8,new,1.00,5,I\n".to_string(),
+        ),
+        (
+            "b.csv",
+            "header__change_oper,header__change_seq,id,status,amount\nU,10,7,paid,2.00\nU,9,7,late,3.00\nD,11,8,,\n"
+                .to_string(),
+        ),
+    ];
+    let outcome = feed.settles(&files);
+    assert_eq!(
+        outcome.silver,
+        [row(7, "paid", "2.00", false), row(8, "new", "1.00", true)]
+    );
+    let columns = feed.program();
+    columns.drop_and_load(files[0].0, &files[0].1);
+    let row = columns.bronze().remove(0);
+    assert!(row.get("header__change_seq").is_none(), "{row}");
+}

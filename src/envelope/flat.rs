@@ -1,6 +1,6 @@
 //! Envelopes whose records are flat: the columns of the row stand beside those of the envelope, in every format.
 
-use super::{Op, debezium, delta_cdf, dms, sqlserver};
+use super::{Op, debezium, delta_cdf, dms, qlik, sqlserver};
 use crate::decode::{RecordFault, json_text};
 use crate::settings::Envelope;
 
@@ -44,6 +44,7 @@ pub(crate) fn is_header(envelope: Envelope, name: &str) -> bool {
         Envelope::Dms => dms::is_header(name),
         Envelope::DeltaCdf => delta_cdf::is_header(name),
         Envelope::SqlServer => sqlserver::is_header(name),
+        Envelope::Qlik => qlik::is_header(name),
     }
 }
 
@@ -54,6 +55,7 @@ pub(crate) fn change(envelope: Envelope, header: &Header<'_>) -> Result<FlatChan
         Envelope::Dms => dms::change(header),
         Envelope::DeltaCdf => delta_cdf::change(header),
         Envelope::SqlServer => sqlserver::change(header),
+        Envelope::Qlik => qlik::change(header),
         Envelope::None
         | Envelope::Canal
         | Envelope::GoldenGate

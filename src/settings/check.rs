@@ -211,6 +211,7 @@ const ENVELOPES: &[(&str, Envelope)] = &[
     ("sqlserver", Envelope::SqlServer),
     ("canal", Envelope::Canal),
     ("goldengate", Envelope::GoldenGate),
+    ("qlik", Envelope::Qlik),
 ];
 
 /// What DMS writes for NULL unless it is told otherwise.

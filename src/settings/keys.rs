@@ -38,7 +38,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(
         "source.envelope",
         "envelope",
-        "Shape of the records: none, debezium, dms, delta-cdf, maxwell, wal2json, sqlserver, canal, goldengate [default: none]",
+        "Shape of the records: none, debezium, dms, delta-cdf, maxwell, wal2json, sqlserver, canal, goldengate, qlik [default: none]",
     ),
     key(
         "source.schema_hints",

@@ -690,16 +690,9 @@ mod tests {
     }
 
     #[test]
-    fn what_this_version_does_not_do_is_refused_by_name() {
-        let cases = [("source", "envelope = \"qlik\"")];
-        for (table, line) in cases {
-            let message = refusal(&with(table, line));
-            assert!(
-                message.ends_with("is not supported yet"),
-                "{line}: {message}"
-            );
-        }
+    fn settings_of_every_kind_load() {
         let quiet = [
+            ("source", "envelope = \"qlik\""),
             ("source.csv", "encoding = \"latin1\""),
             ("silver", "track_history_column_list = []"),
         ];

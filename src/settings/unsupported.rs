@@ -1,18 +1,8 @@
 //! The settings that are part of the design and that this version does not do, in one place.
 //!
-//! A setting is refused by name, never ignored. To open one, remove its line and read it in `check`.
+//! A setting is refused by name, never ignored.
 
 use super::reader::{Reader, Value};
-
-/// Which values of a setting are refused.
-enum Refused {
-    /// These words.
-    Words(&'static [&'static str]),
-}
-
-const NOT_YET: &[(&str, Refused)] = &[("source.envelope", Refused::Words(ENVELOPES))];
-
-const ENVELOPES: &[&str] = &["qlik"];
 
 /// Settings that hold a path.
 const PATHS: &[&str] = &[
@@ -23,20 +13,8 @@ const PATHS: &[&str] = &[
     "silver.path",
 ];
 
-/// Refuses what is not supported yet and takes it out, so that its default stands in for it.
+/// Refuses what is not supported yet and takes its value out.
 pub(super) fn refuse(reader: &mut Reader<'_>) {
-    for (key, refused) in NOT_YET {
-        let Some(entry) = reader.entries.get(*key) else {
-            continue;
-        };
-        if !refused.covers(&entry.value) {
-            continue;
-        }
-        let name = reader.name(key);
-        let shown = entry.shown.clone();
-        reader.refuse(key, format!("{name} = {shown} is not supported yet"));
-        reader.entries.remove(*key);
-    }
     for key in PATHS {
         refuse_url(reader, key);
     }
@@ -61,18 +39,5 @@ fn refuse_url(reader: &mut Reader<'_>, key: &str) {
     );
     if let Some(entry) = reader.entries.get_mut(key) {
         entry.value = Value::Refused;
-    }
-}
-
-impl Refused {
-    fn covers(&self, value: &Value) -> bool {
-        let texts: Vec<&str> = match value {
-            Value::One(text) => vec![text],
-            Value::Many(texts) => texts.iter().map(String::as_str).collect(),
-            Value::Refused => return false,
-        };
-        match self {
-            Refused::Words(words) => texts.iter().any(|text| words.contains(text)),
-        }
     }
 }
