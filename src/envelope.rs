@@ -117,6 +117,9 @@ impl Envelope {
     }
 }
 
+/// What a record says besides its rows may be so long in all of them together.
+const ABOUT_BYTES_MAX: usize = 64 << 20;
+
 /// Reads the records of one file.
 pub(crate) struct RecordReader<'a> {
     envelope: Envelope,
@@ -217,6 +220,29 @@ fn about(members: &[Member<'_>], but: &[&str]) -> Option<String> {
         .map(|(name, value)| format!("{}:{}", json_text(name), value.as_json()))
         .collect();
     (!others.is_empty()).then(|| format!("{{{}}}", others.join(",")))
+}
+
+/// The objects of an array; anything else in it refuses the record as a whole.
+fn objects<'a>(array: &'a str, name: &str) -> Result<Vec<&'a str>, RecordFault> {
+    let elements =
+        crate::decode::elements(array).map_err(|_| malformed(format!("{name} is no array")))?;
+    let object = |token| match token {
+        Token::Nested(json) if json.starts_with('{') => Ok(json),
+        _ => Err(malformed(format!("an element of {name} is no object"))),
+    };
+    elements.into_iter().map(object).collect()
+}
+
+/// What a record says besides its rows is told with each of them, so that it must not be long and they many.
+fn check_repeats(about: Option<&str>, rows: usize) -> Result<(), RecordFault> {
+    let length = about.map_or(0, str::len);
+    if length.saturating_mul(rows) <= ABOUT_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!(
+        "the record has {rows} rows and says {length} bytes besides them, which is too much to tell with each"
+    );
+    Err(fault(RejectReason::TooLarge, detail))
 }
 
 fn fault(reason: RejectReason, detail: impl Into<String>) -> RecordFault {

@@ -284,6 +284,128 @@ mod tests {
     }
 
     #[test]
+    fn garbage_in_any_envelope_never_panics_and_every_record_is_counted() {
+        let words = [
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "null",
+            "1",
+            "true",
+            "\"id\"",
+            "\"x\"",
+            "{}",
+            "[]",
+            "[{}]",
+            "{\"id\":1}",
+            "[{\"id\":2}]",
+            "\"I\"",
+            "\"u\"",
+            "\"update\"",
+            "\"UPDATE\"",
+        ];
+        let names = [
+            "op",
+            "before",
+            "after",
+            "source",
+            "schema",
+            "payload",
+            "__op",
+            "type",
+            "data",
+            "old",
+            "position",
+            "es",
+            "change",
+            "nextlsn",
+            "action",
+            "columns",
+            "identity",
+            "lsn",
+            "op_type",
+            "pos",
+            "Op",
+            "__$operation",
+            "_change_type",
+            "header__change_oper",
+            "key",
+            "value",
+            "id",
+        ];
+        let mut state = 11u64;
+        let mut next = |bound: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        for envelope in [
+            Envelope::Debezium,
+            Envelope::Dms,
+            Envelope::DeltaCdf,
+            Envelope::Maxwell,
+            Envelope::Wal2Json,
+            Envelope::SqlServer,
+            Envelope::Canal,
+            Envelope::GoldenGate,
+            Envelope::Qlik,
+        ] {
+            let case = Case::json(HINTS).of(envelope, &["id"]);
+            for _ in 0..200 {
+                let mut text = String::new();
+                for _ in 0..10 {
+                    let members: Vec<String> = (0..next(5))
+                        .map(|_| {
+                            format!(
+                                "\"{}\":{}",
+                                names[next(names.len())],
+                                words[next(words.len())]
+                            )
+                        })
+                        .collect();
+                    text.push_str(&format!("{{{}}}\n", members.join(",")));
+                }
+                let decoded = case.read(&text);
+                let records = decoded.rows.num_rows() + decoded.rejects.len();
+                assert!(records >= 10, "{envelope:?}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_column_that_stands_twice_in_arrays_refuses_its_change() {
+        let text = "{\"nextlsn\":\"0/1\",\"change\":[{\"kind\":\"insert\",\"columnnames\":[\"id\",\"id\"],\"columnvalues\":[1,2]}]}\n\
+                    {\"action\":\"I\",\"lsn\":\"0/2\",\"columns\":[{\"name\":\"id\",\"value\":1},{\"name\":\"id\",\"value\":2}]}\n";
+        let decoded = Case::json(HINTS).of(Envelope::Wal2Json, &["id"]).read(text);
+        assert_eq!(rejects(&decoded), [(1, DuplicateKey), (2, DuplicateKey)]);
+    }
+
+    #[test]
+    fn a_message_with_anything_else_than_rows_is_refused_once() {
+        let text = "{\"nextlsn\":\"0/1\",\"change\":[1,{\"kind\":\"insert\"},2,[]]}\n";
+        let decoded = Case::json(HINTS).of(Envelope::Wal2Json, &["id"]).read(text);
+        assert_eq!(rejects(&decoded), [(1, Malformed)]);
+        let text = "{\"type\":\"INSERT\",\"data\":[1,{\"id\":\"1\"},2]}\n";
+        let decoded = Case::json(HINTS).of(Envelope::Canal, &["id"]).read(text);
+        assert_eq!(rejects(&decoded), [(1, Malformed)]);
+    }
+
+    #[test]
+    fn a_message_that_says_much_and_has_many_rows_is_refused() {
+        let rows = vec!["{}"; 100_000].join(",");
+        let text = format!(
+            "{{\"type\":\"INSERT\",\"es\":1,\"sql\":\"{}\",\"data\":[{rows}]}}",
+            "x".repeat(1000)
+        );
+        let decoded = Case::json(HINTS).of(Envelope::Canal, &["id"]).read(&text);
+        assert_eq!(rejects(&decoded), [(1, TooLarge)]);
+    }
+
+    #[test]
     fn values_are_what_their_schema_says() {
         const DECIMAL: &str = "\"type\":\"bytes\",\"name\":\"org.apache.kafka.connect.data.Decimal\",\"parameters\":{\"scale\":\"2\"}";
         let time = |name: &str| format!("\"type\":\"int64\",\"name\":\"io.debezium.time.{name}\"");

@@ -140,10 +140,8 @@ impl<'a> OwnColumns<'a> {
     /// Ends the present record: it becomes a row of these cells.
     pub(super) fn take(&mut self, cells: &mut [Cell<'a>]) {
         self.header.clear();
-        let Some(present) = self.present.take() else {
-            self.rows.push((Op::Control, None));
-            return;
-        };
+        let present = self.present.take();
+        let present = present.expect("BUG: a record is closed before it is taken");
         let text = |text: Option<String>| text.map_or(Cell::Null, |text| Cell::Text(text.into()));
         cells[self.before] = text(present.before);
         cells[self.about] = text(present.about);

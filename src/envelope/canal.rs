@@ -4,7 +4,10 @@
 //! records. The number of a message begins again with every start of Canal, so it is none.
 
 use super::key::{self, WithBefore};
-use super::{Change, Op, Part, about, fault, find, find_text, malformed, place, unknown_op};
+use super::{
+    Change, Op, Part, about, check_repeats, fault, find, find_text, malformed, objects, place,
+    unknown_op,
+};
 use crate::change::RejectReason;
 use crate::decode::{Member, RecordFault, Token, elements, members};
 use std::borrow::Cow;
@@ -50,19 +53,21 @@ pub(super) fn changes<'a>(text: &'a str, record: &[Member<'a>], keys: &[String])
         }
         word => return whole(Err(unknown_op("type", word))),
     };
-    match rows(record) {
+    let about = about(record, &IMAGES);
+    let checked = rows(record).and_then(|rows| {
+        check_repeats(about.as_deref(), rows.len())?;
+        Ok(rows)
+    });
+    match checked {
         Err(fault) => whole(Err(fault)),
-        Ok(rows) if rows.is_empty() => whole(Ok(Change::control(about(record, &[])))),
+        Ok(rows) if rows.is_empty() => whole(Ok(Change::control(about))),
         Ok(rows) => {
             let message = Message {
                 op,
                 sequence: sequence(record),
-                about: about(record, &IMAGES),
+                about,
             };
-            let row = |(row, old)| match row {
-                Token::Nested(json) => key::split(json, message.change(json, old), keys),
-                _ => whole(Err(malformed("an element of data is no object"))),
-            };
+            let row = |(json, old)| key::split(json, message.change(json, old), keys);
             rows.into_iter().flat_map(row).collect()
         }
     }
@@ -106,19 +111,18 @@ impl Message {
 }
 
 /// Each row with what was altered of it.
-fn rows<'a>(record: &[Member<'a>]) -> Result<Vec<(Token<'a>, Option<Token<'a>>)>, RecordFault> {
+fn rows<'a>(record: &[Member<'a>]) -> Result<Vec<(&'a str, Option<Token<'a>>)>, RecordFault> {
     let array = |name: &str| match find(record, name) {
         None => Ok(None),
-        Some(Token::Nested(json)) => match elements(json) {
-            Ok(array) => Ok(Some(array)),
-            Err(_) => Err(malformed(format!("{name} is no array"))),
-        },
+        Some(Token::Nested(json)) => Ok(Some(json)),
         Some(_) => Err(malformed(format!("{name} is no array"))),
     };
     let data = array("data")?.ok_or_else(|| malformed("data is no array; it holds the rows"))?;
+    let data = objects(data, "data")?;
     let Some(old) = array("old")? else {
         return Ok(data.into_iter().map(|row| (row, None)).collect());
     };
+    let old = elements(old).map_err(|_| malformed("old is no array"))?;
     if old.len() != data.len() {
         return Err(malformed(format!(
             "data has {} elements and old has {}",
@@ -132,7 +136,7 @@ fn rows<'a>(record: &[Member<'a>]) -> Result<Vec<(Token<'a>, Option<Token<'a>>)>
 fn object(json: &str) -> Result<Vec<Member<'_>>, RecordFault> {
     match json.starts_with('{') {
         true => members(json).map_err(|fault| malformed(fault.what)),
-        false => Err(malformed("an element of data or old is no object")),
+        false => Err(malformed("an element of old is no object")),
     }
 }
 

@@ -41,7 +41,8 @@ pub(crate) fn names_columns(fields: &[String], keys: &[String], hints: &[String]
         .first()
         .is_some_and(|field| field.eq_ignore_ascii_case(OP_COLUMN));
     let known = if keys.is_empty() { hints } else { keys };
-    begins_with_op || known.iter().all(has)
+    let is_op = |name: &&String| name.eq_ignore_ascii_case(OP_COLUMN);
+    begins_with_op || known.iter().filter(|name| !is_op(name)).all(has)
 }
 
 /// The names of the fields of a file without names, given those of the hints: with the operation before them or not.

@@ -8,6 +8,7 @@ use super::{Change, Op, about, fault, find, find_object, find_text, malformed, p
 use crate::change::RejectReason;
 use crate::decode::{Member, RecordFault, Token};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// The members of the envelope where the columns stand beside them.
 const HEADER: [&str; 7] = [
@@ -108,15 +109,15 @@ fn beside_each_other<'a>(
 
 /// Takes the columns that are missing out, and what says so.
 fn present(row: Vec<Member<'_>>) -> Image<'_> {
-    let flagged: Vec<(String, bool)> = row.iter().filter_map(flag).collect();
-    let is_missing = |member: &Member<'_>| {
-        let mut flags = flagged.iter();
-        flags.any(|(name, is_missing)| *is_missing && *name == member.0)
-    };
-    let lacks_some = flagged.iter().any(|(_, is_missing)| *is_missing);
+    let missing: HashSet<String> = row
+        .iter()
+        .filter_map(flag)
+        .filter_map(|(name, is_missing)| is_missing.then_some(name))
+        .collect();
+    let lacks_some = !missing.is_empty();
     let columns = row
         .into_iter()
-        .filter(|member| flag(member).is_none() && !is_missing(member));
+        .filter(|member| flag(member).is_none() && !missing.contains(member.0.as_ref()));
     Image {
         columns: columns.collect(),
         lacks_some,

@@ -4,6 +4,7 @@
 use super::{Change, ColumnValue, Op, Part};
 use crate::decode::{Member, RecordFault, Token, members};
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// A change with the row before it, as far as the record tells it.
 pub(super) struct WithBefore<'a> {
@@ -50,9 +51,13 @@ pub(super) fn split<'a>(
 
 /// The row after an update, with what the update altered put back.
 pub(super) fn put_back<'a>(row: &[Member<'a>], altered: &[Member<'a>]) -> Vec<Member<'a>> {
+    let altered: HashMap<&str, Token<'a>> = altered
+        .iter()
+        .map(|(name, value)| (name.as_ref(), *value))
+        .collect();
     let value = |(name, value): &Member<'a>| {
-        let old = altered.iter().find(|old| old.0 == *name);
-        (name.clone(), old.map_or(*value, |old| old.1))
+        let old = altered.get(name.as_ref());
+        (name.clone(), *old.unwrap_or(value))
     };
     row.iter().map(value).collect()
 }

@@ -76,7 +76,7 @@ mod tests {
         ] {
             assert_eq!(lsn_place(text), place, "{text}");
         }
-        for text in ["", "AAAA", "somewhere", "0x"] {
+        for text in ["", "AAAw", "somewhere", "0x"] {
             assert_eq!(lsn_place(text), None, "{text:?}");
         }
     }

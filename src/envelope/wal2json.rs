@@ -5,11 +5,13 @@
 
 use super::key::{self, WithBefore};
 use super::{
-    Change, Op, Part, about, fault, find, find_object, find_text, malformed, place, unknown_op,
+    Change, Op, Part, about, check_repeats, fault, find, find_object, find_text, malformed,
+    objects, place, unknown_op,
 };
 use crate::change::RejectReason;
-use crate::decode::{Member, RecordFault, Token, elements, json_text, members};
+use crate::decode::{Member, RecordFault, Token, elements, json_text, members, shorten};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// What a change of format 1 says of its row.
 const ROW_1: [&str; 4] = ["columnnames", "columntypes", "columnvalues", "oldkeys"];
@@ -33,27 +35,20 @@ fn transaction<'a>(
     array: &'a str,
     keys: &[String],
 ) -> Vec<Part<'a>> {
-    let refused = |detail: &str| Part {
-        text,
-        change: Err(malformed(detail)),
-    };
-    let Ok(changes) = elements(array) else {
-        return vec![refused("change is no array")];
-    };
+    let whole = |change| vec![Part { text, change }];
     let transaction = about(record, &["change"]);
-    if changes.is_empty() {
-        return vec![Part {
-            text,
-            change: Ok(Change::control(transaction)),
-        }];
-    }
+    let checked = objects(array, "change").and_then(|changes| {
+        check_repeats(transaction.as_deref(), changes.len())?;
+        Ok(changes)
+    });
+    let changes = match checked {
+        Err(fault) => return whole(Err(fault)),
+        Ok(changes) if changes.is_empty() => return whole(Ok(Change::control(transaction))),
+        Ok(changes) => changes,
+    };
     let commit = find_text(record, "nextlsn").and_then(|lsn| lsn_place(&lsn));
     let mut parts = Vec::with_capacity(changes.len());
-    for (number, change) in changes.into_iter().enumerate() {
-        let Token::Nested(json) = change else {
-            parts.push(refused("an element of change is no object"));
-            continue;
-        };
+    for (number, json) in changes.into_iter().enumerate() {
         let sequence = commit
             .as_ref()
             .and_then(|commit| Some(format!("{commit}:{}", place::ordinal(&number.to_string())?)));
@@ -68,10 +63,7 @@ fn format_1<'a>(
     sequence: Option<String>,
     transaction: Option<&str>,
 ) -> Result<WithBefore<'a>, RecordFault> {
-    let change = match json.starts_with('{') {
-        true => members(json).map_err(|fault| malformed(fault.what))?,
-        false => return Err(malformed("an element of change is no object")),
-    };
+    let change = members(json).map_err(|fault| malformed(fault.what))?;
     let op = match find_text(&change, "kind").as_deref() {
         Some("insert") => Op::Insert,
         Some("update") => Op::Update,
@@ -108,7 +100,19 @@ fn zipped<'a>(object: &[Member<'a>], names: &str, values: &str) -> Result<Row<'a
         )));
     }
     let row = found.iter().zip(given);
-    Ok(row.map(|(name, value)| (name.text(), value)).collect())
+    distinct(row.map(|(name, value)| (name.text(), value)).collect())
+}
+
+/// A name that stands twice has two values, and nobody knows which.
+fn distinct(row: Row<'_>) -> Result<Row<'_>, RecordFault> {
+    let mut names = HashSet::new();
+    match row.iter().find(|member| !names.insert(member.0.as_ref())) {
+        None => Ok(row),
+        Some((name, _)) => {
+            let detail = format!("the column {:?} stands twice in one row", shorten(name));
+            Err(fault(RejectReason::DuplicateKey, detail))
+        }
+    }
 }
 
 /// Format 2: the record is the change.
@@ -150,7 +154,8 @@ fn named<'a>(record: &[Member<'a>], name: &str) -> Result<Row<'a>, RecordFault> 
         };
         Ok((name.text(), *value))
     };
-    columns.into_iter().map(column).collect()
+    let row: Result<Row<'a>, RecordFault> = columns.into_iter().map(column).collect();
+    distinct(row?)
 }
 
 fn with_before<'a>(
