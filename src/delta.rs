@@ -12,6 +12,7 @@ mod commit;
 mod create;
 mod deletion_vector;
 mod durable_store;
+mod encoding;
 mod log;
 mod maintain;
 mod protocol;

@@ -4,7 +4,7 @@
 //! log names the files, is left to the callers.
 
 use super::state::library;
-use super::{bloom, stats};
+use super::{bloom, encoding, stats};
 use crate::error::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, max, min};
@@ -32,7 +32,19 @@ pub struct RowWriter {
     root: PathBuf,
     schema: SchemaRef,
     partition_by: Vec<String>,
-    writer: DeltaWriter,
+    writer: Writer,
+}
+
+/// The writer of the library, made when the first rows tell how each column is best encoded.
+enum Writer {
+    Waiting(Box<NotYet>),
+    Open(Box<DeltaWriter>),
+}
+
+struct NotYet {
+    store: Arc<dyn ObjectStore>,
+    indexed_columns: DataSkippingNumIndexedCols,
+    bloom_columns: Vec<String>,
 }
 
 impl RowWriter {
@@ -44,22 +56,37 @@ impl RowWriter {
         indexed_columns: DataSkippingNumIndexedCols,
         bloom_columns: &[String],
     ) -> Result<RowWriter> {
-        let config = WriterConfig::new(
-            Arc::clone(&schema),
-            partition_by.to_vec(),
-            Some(writer_properties(&schema, bloom_columns)?),
-            Some(TARGET_FILE_BYTES),
-            Some(WRITE_BATCH_ROWS),
-            indexed_columns,
-            None,
-        );
-        let writer = DeltaWriter::new(store, config);
         Ok(RowWriter {
             root,
             schema,
             partition_by: partition_by.to_vec(),
-            writer,
+            writer: Writer::Waiting(Box::new(NotYet {
+                store,
+                indexed_columns,
+                bloom_columns: bloom_columns.to_vec(),
+            })),
         })
+    }
+
+    /// The writer of the library, which encodes columns as suits the rows of `first` where it is made now.
+    fn open(&mut self, first: &RecordBatch) -> Result<&mut DeltaWriter> {
+        if let Writer::Waiting(waiting) = &self.writer {
+            let config = WriterConfig::new(
+                Arc::clone(&self.schema),
+                self.partition_by.clone(),
+                Some(writer_properties(first, &waiting.bloom_columns)?),
+                Some(TARGET_FILE_BYTES),
+                Some(WRITE_BATCH_ROWS),
+                waiting.indexed_columns,
+                None,
+            );
+            let writer = DeltaWriter::new(Arc::clone(&waiting.store), config);
+            self.writer = Writer::Open(Box::new(writer));
+        }
+        match &mut self.writer {
+            Writer::Open(writer) => Ok(writer),
+            Writer::Waiting(_) => Err(Error::bug("a writer of rows was not made")),
+        }
     }
 
     /// Takes rows of exactly the writer's columns and types.
@@ -74,16 +101,16 @@ impl RowWriter {
         for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
             refuse_far_times(field.name(), column)?;
         }
-        self.writer
-            .write(&batch)
-            .await
-            .map_err(|error| library(&self.root, &error))
+        let written = self.open(&batch)?.write(&batch).await;
+        written.map_err(|error| library(&self.root, &error))
     }
 
     /// Finishes the files; they are on disk when this returns.
     pub async fn close(self) -> Result<Vec<Add>> {
-        let mut adds = self
-            .writer
+        let Writer::Open(writer) = self.writer else {
+            return Ok(Vec::new());
+        };
+        let mut adds = writer
             .close()
             .await
             .map_err(|error| library(&self.root, &error))?;
@@ -98,7 +125,7 @@ impl RowWriter {
     }
 }
 
-fn writer_properties(schema: &SchemaRef, bloom_columns: &[String]) -> Result<WriterProperties> {
+fn writer_properties(first: &RecordBatch, bloom_columns: &[String]) -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(1).map_err(|error| Error::bug(format!("zstd: {error}")))?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
@@ -106,6 +133,8 @@ fn writer_properties(schema: &SchemaRef, bloom_columns: &[String]) -> Result<Wri
         .set_write_batch_size(PAGE_ROWS.min(1024))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_created_by(concat!("landfall ", env!("CARGO_PKG_VERSION")).to_owned());
+    let properties = encoding::by_column(properties, first)?;
+    let schema = first.schema();
     let names = schema.fields().iter().map(|field| field.name());
     Ok(bloom::with_filters(properties, bloom_columns, names).build())
 }
