@@ -385,7 +385,11 @@ impl Pipeline {
                         Error::unavailable(format!("{}: {error}", folder.display()))
                     })?;
                 }
-                self.table_lock = Some(Lock::take_of_table(&settings.path, self.clock.now())?);
+                // A folder without a table, as a stop in the middle of its making leaves it, was locked at the start.
+                if self.table_lock.is_none() {
+                    let lock = Lock::take_of_table(&settings.path, self.clock.now())?;
+                    self.table_lock = Some(lock);
+                }
                 let mut created =
                     BronzeTable::create(&settings.path, &loaded.schema, &settings.partition_by)
                         .await?;
