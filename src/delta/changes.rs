@@ -52,10 +52,17 @@ impl Table {
                 fields.push(Arc::clone(field));
             }
         }
-        let mut fields = self
-            .as_stored(&Arc::new(Schema::new(fields)))?
-            .fields()
-            .to_vec();
+        self.write_change_rows_of(&Arc::new(Schema::new(fields)), batches)
+            .await
+    }
+
+    /// The same for rows of `schema`, which is the whole schema that the same commit sets.
+    pub async fn write_change_rows_of(
+        &self,
+        schema: &SchemaRef,
+        batches: &[RecordBatch],
+    ) -> Result<Vec<AddCDCFile>> {
+        let mut fields = self.as_stored(schema)?.fields().to_vec();
         fields.push(Arc::new(Field::new(CHANGE_TYPE, DataType::Utf8, true)));
         let store = PrefixStore::new(self.log_store.object_store(None), CHANGE_FOLDER);
         let mut writer = self.writer(Arc::new(store), Arc::new(Schema::new(fields)), &[])?;

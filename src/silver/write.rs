@@ -174,7 +174,7 @@ impl Replacement {
             let told = [change_rows(&rows, "insert")?];
             self.commit
                 .changes
-                .extend(table.write_change_rows(&told).await?);
+                .extend(table.write_change_rows_of(&self.schema, &told).await?);
         }
         let adds = table.write_rows(self.schema.clone(), &[rows]).await?;
         self.commit.adds.extend(adds);
@@ -195,7 +195,7 @@ impl Replacement {
                 let told: Vec<RecordBatch> = told.collect::<Result<_>>()?;
                 self.commit
                     .changes
-                    .extend(table.write_change_rows(&told).await?);
+                    .extend(table.write_change_rows_of(&self.schema, &told).await?);
             }
             self.commit.removes.push(table.remove_of(file, true));
         }
