@@ -79,8 +79,12 @@ fn scalar(column: &ArrayRef, row: usize) -> Option<Value> {
         | DataType::List(_)
         | DataType::LargeList(_)
         | DataType::FixedSizeList(_, _)
-        | DataType::Map(_, _)
-        | DataType::Dictionary(_, _) => return None,
+        | DataType::Map(_, _) => return None,
+        // Readers keep partition values and the like once for many rows.
+        DataType::Dictionary(_, value_type) => {
+            let value = cast(&column.slice(row, 1), value_type).ok()?;
+            return scalar(&value, 0);
+        }
         _ => displayed(column, row),
     })
 }
