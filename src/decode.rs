@@ -93,7 +93,9 @@ pub fn decode(
 ) -> Result<Decoded, FileFault> {
     let is_by_name = settings.snapshot_version == SnapshotVersion::FileName;
     if is_by_name && rows::snapshot_version(path).is_none() {
-        let detail = format!("the name {path} has no number that could be the snapshot's version");
+        let detail = format!(
+            "the name {path} does not tell one number, date (2024-01-31) or time as the snapshot's version"
+        );
         return Err(FileFault::new(ParkReason::NoSnapshotVersion, detail));
     }
     let (format, bytes) = format::open(path, bytes, settings)?;

@@ -226,6 +226,8 @@ struct Admission {
     keys: Vec<(String, Option<usize>)>,
     sequence: Vec<(String, Option<usize>)>,
     operation: String,
+    /// The column that lists the columns of its record.
+    lists: Option<(String, usize)>,
     classifier: Option<EventClassifier>,
     bronze_partitions: Vec<(String, usize)>,
     silver_partitions: Vec<(String, usize)>,
@@ -239,6 +241,7 @@ impl Admission {
                 keys: Vec::new(),
                 sequence: Vec::new(),
                 operation: String::new(),
+                lists: None,
                 classifier: None,
                 bronze_partitions,
                 silver_partitions: Vec::new(),
@@ -254,6 +257,7 @@ impl Admission {
             keys: silver.keys.iter().map(place).collect(),
             sequence: silver.sequence_by.iter().map(place).collect(),
             operation,
+            lists: text_columns(silver.columns_to_update.as_slice(), schema).pop(),
             classifier: Some(EventClassifier::new(&silver.events, &rows)?),
             bronze_partitions,
             silver_partitions: text_columns(&silver.partition_by, schema),
@@ -297,7 +301,9 @@ impl Admission {
                 format!("key column {name} is NULL or absent"),
             ));
         }
-        let (name, _) = self.sequence.iter().find(is_null)?;
+        let Some((name, _)) = self.sequence.iter().find(is_null) else {
+            return self.list_refusal(rows, row);
+        };
         if name == SEQUENCE {
             let detail = "the record says nothing of its place in the order of the source; let the source write it, or set sequence_by";
             return Some((RejectReason::NullSequence, detail.into()));
@@ -306,6 +312,18 @@ impl Admission {
             RejectReason::NullSequence,
             format!("sequence column {name} is NULL or absent"),
         ))
+    }
+
+    /// A list of columns that is cut or no list would drop values in silence.
+    fn list_refusal(&self, rows: &RecordBatch, row: usize) -> Option<(RejectReason, String)> {
+        let (name, place) = self.lists.as_ref()?;
+        let texts = rows.column(*place).as_string_opt::<i32>()?;
+        let text = texts.is_valid(row).then(|| texts.value(row).trim())?;
+        let is_list = serde_json::from_str::<Vec<String>>(text).is_ok();
+        (text.starts_with(['[', '{']) && !is_list).then(|| {
+            let detail = format!("column {name}: {text:?} is no list of columns");
+            (RejectReason::TypeMismatch, detail)
+        })
     }
 
     /// A value that no table can have a partition for would stop every run, so its record is refused.

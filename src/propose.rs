@@ -118,7 +118,7 @@ fn nothing_readable(path: &Path, fault: &FileFault) -> Error {
         fault.detail
     );
     Error::new(ErrorKind::Input, message)
-        .hint("JSON lines, CSV and Parquet are read, also packed with gzip or zstd")
+        .hint("JSON, CSV, Parquet and Avro are read, also packed; see docs/formats.md")
 }
 
 /// The settings of a source of which nothing is known.
