@@ -46,33 +46,19 @@ impl TestLoader {
 
     /// Orders, with further settings of the source and of silver.
     pub(crate) fn with(source: &str, silver: &str) -> Self {
-        TestLoader::from_toml(&format!(
-            r#"
-[pipeline.orders]
-checkpoint = "checkpoints/orders.db"
-[pipeline.orders.source]
-path = "landing"
-format = "json"
-settle = "0s"
-schema_hints = "{HINTS}"
-{source}
-[pipeline.orders.bronze]
-path = "lake/bronze"
-[pipeline.orders.silver]
-path = "lake/silver"
-keys = ["order_id"]
-sequence_by = ["seq"]
-operations = {{ column = "op", upsert = ["I", "U"], delete = ["D"] }}
-except_column_list = ["op"]
-{silver}
-"#
-        ))
+        let rules = "sequence_by = [\"seq\"]\n\
+            operations = { column = \"op\", upsert = [\"I\", \"U\"], delete = [\"D\"] }\n\
+            except_column_list = [\"op\"]";
+        TestLoader::of_orders(HINTS, source, &format!("{rules}\n{silver}"))
     }
 
     /// Orders under `rules`, with further settings of the source and of silver.
     pub(crate) fn under(rules: &rules::Rules, source: &str, silver: &str) -> Self {
-        let hints = rules::Rules::HINTS;
-        let rules = rules.settings();
+        let silver = format!("{}\n{silver}", rules.settings());
+        TestLoader::of_orders(rules::Rules::HINTS, source, &silver)
+    }
+
+    fn of_orders(hints: &str, source: &str, silver: &str) -> Self {
         TestLoader::from_toml(&format!(
             r#"
 [pipeline.orders]
@@ -88,7 +74,6 @@ path = "lake/bronze"
 [pipeline.orders.silver]
 path = "lake/silver"
 keys = ["order_id"]
-{rules}
 {silver}
 "#
         ))
