@@ -58,11 +58,11 @@ impl Merge<'_> {
         let mut fates = Fates::default();
         let (mut inserts, mut updates, mut refolds) = (Vec::new(), Vec::new(), Vec::new());
         let mut removed = Vec::new();
-        for (group, &is_newer_known) in newer.iter().enumerate() {
+        for (group, &has_newer) in newer.iter().enumerate() {
             let events = self.pool.events(group);
             count_repeats(self.pool, events, &fold.same, &mut fates);
             let Some(hit) = located.hits[group] else {
-                match is_newer_known {
+                match has_newer {
                     true => refolds.push(group),
                     false => fold.all(events, &mut inserts),
                 }
@@ -258,8 +258,8 @@ impl Merge<'_> {
         let rows = changes::pick(&met.rows, before.clone())?;
         let identities = identities(self.plan, self.comparators, &rows)?;
         let old = OldRows::new(rows, met.places_of(&before), &identities);
-        let identities = self::identities(self.plan, self.comparators, &folded.rows)?;
-        Ok((changes::difference(&folded.rows, &identities, &old)?, fates))
+        let wanted = self::identities(self.plan, self.comparators, &folded.rows)?;
+        Ok((changes::difference(&folded.rows, &wanted, &old)?, fates))
     }
 
     fn standing(&self, event: u32, located: &Located, hit: &Hit) -> Standing {
