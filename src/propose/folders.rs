@@ -156,11 +156,11 @@ mod tests {
     #[test]
     fn paths_are_relative_to_the_folder_of_the_settings() {
         let shown = |path: &str| {
-            relative(Path::new(path), Path::new("/work"))
+            relative(Path::new(path), Path::new("/data"))
                 .display()
                 .to_string()
         };
-        assert_eq!(shown("/work/landing"), "landing");
+        assert_eq!(shown("/data/landing"), "landing");
         assert_eq!(shown("./landing/"), "landing");
         assert_eq!(shown("/other/landing"), "/other/landing");
         assert_eq!(shown("../landing"), "../landing");
