@@ -451,6 +451,92 @@ fn values_of_the_environment_are_used_and_never_shown() {
     assert_eq!(call(&["run", "--available-now"]), 2);
 }
 
+/// What the program prints on any of these calls at its most talkative never has the secret.
+fn assert_silent_about(program: &Program, secret: &str, calls: &[&[&str]], wanted: i32) {
+    for arguments in calls {
+        for more in [&["-vvv"][..], &["-vvv", "--log-format", "json"]] {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_landfall"))
+                .args([arguments, more].concat())
+                .current_dir(program.path(""))
+                .env_remove("LANDFALL_CONFIG")
+                .env("LANDFALL_TEST_PASSWORD", secret)
+                .env("RUST_LOG", "trace")
+                .env("RUST_BACKTRACE", "full")
+                .output()
+                .unwrap();
+            let said = stdout(&output) + &stderr(&output);
+            // However it is quoted.
+            let shows = said.to_lowercase().contains("s3cr3t");
+            assert!(!shows, "{arguments:?}: {said}");
+            assert_eq!(code(&output), wanted, "{arguments:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn secrets_that_stand_in_the_settings_are_shown_nowhere() {
+    let secret = "s3cr3t-value";
+    let program = Program::orders();
+    program.drop_file("a.jsonl", two_orders(1));
+    let sound = fs::read_to_string(program.path("landfall.toml")).unwrap();
+    let stored = |lines: &str| format!("{sound}\n[storage]\n{lines}\n");
+    let instead = |key: &str, value: &str| {
+        let is_it = |line: &&str| line.starts_with(key);
+        let line = sound.lines().find(is_it).unwrap();
+        sound.replacen(line, &format!("{key} = {value}"), 1)
+    };
+    let settings = [
+        stored(&format!("aws_secret_access_key = \"{secret}\"")),
+        stored(&format!("aws_secret_access_key = \"{secret}")),
+        stored(&format!("aws_secret_access_key = {secret}")),
+        stored(&format!("key = \"{secret}\"\nkey = \"{secret}\"")),
+        stored(&format!("key = \"\\q{secret}\"")),
+        format!("storage = \"{secret}\"\n{sound}"),
+        instead("settle", &format!("\"0s\"\npassword = \"{secret}\"")),
+        instead(
+            "checkpoint",
+            &format!("\"postgres://loader:{secret}@db/orders\""),
+        ),
+        instead(
+            "checkpoint",
+            &format!("\"file://loader:{secret}@db/orders.db\""),
+        ),
+        instead(
+            "checkpoint",
+            &format!("\"file:///orders.db?password={secret}\""),
+        ),
+        instead(
+            "path",
+            &format!("\"https://store/orders?X-Amz-Signature={secret}\""),
+        ),
+        instead("path", &format!("\"S3://key:{secret}@orders\"")),
+        instead("path", &format!("[\"s3://key:{secret}@orders\"]")),
+    ];
+    let calls: &[&[&str]] = &[
+        &["run", "--available-now"],
+        &["status", "--json"],
+        &["plan", "--json"],
+        &["verify", "orders"],
+        &["reset", "orders", "--all", "--yes"],
+        &["sql", "SELECT 1"],
+    ];
+    for text in settings {
+        fs::write(program.path("landfall.toml"), &text).unwrap();
+        assert_silent_about(&program, secret, calls, 2);
+    }
+    fs::write(program.path("landfall.toml"), sound).unwrap();
+    for (flag, url) in [
+        ("--landing", "s3://key:s3cr3t-value@orders"),
+        ("--checkpoint", "postgres://loader:s3cr3t-value@db/orders"),
+        ("--bronze", "https://store/bronze?sig=s3cr3t-value"),
+        ("--silver", "file://loader:s3cr3t-value@host/silver"),
+    ] {
+        let call: &[&str] = &["run", "orders", "--available-now", flag, url];
+        assert_silent_about(&program, secret, &[call], 2);
+    }
+    assert!(!program.path("lake").exists());
+}
+
 #[test]
 fn plan_shows_what_a_run_would_do_and_writes_nothing() {
     let program = Program::orders();

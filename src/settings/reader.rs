@@ -230,10 +230,7 @@ impl Reader<'_> {
         }
         let path = match text.strip_prefix("file://") {
             None => PathBuf::from(text),
-            Some(_) => match url::Url::parse(&text)
-                .ok()
-                .and_then(|url| url.to_file_path().ok())
-            {
+            Some(_) => match file_of_url(&text) {
                 Some(path) => path,
                 None => {
                     self.wrong(key, "a path of this machine");
@@ -260,7 +257,22 @@ impl Reader<'_> {
         let shown = self
             .entries
             .get(key)
-            .map_or(String::new(), |entry| entry.shown.clone());
+            .map_or(String::new(), |entry| without_secret(&entry.shown));
         self.refuse(key, format!("{name} must be {allowed}, not {shown}"));
+    }
+}
+
+/// The path that a `file://` URL names; none where the URL says more than a path.
+fn file_of_url(text: &str) -> Option<PathBuf> {
+    let url = url::Url::parse(text).ok()?;
+    let is_path = url.query().is_none() && url.fragment().is_none();
+    is_path.then(|| url.to_file_path().ok()).flatten()
+}
+
+/// The text as typed, but of a URL only the scheme, since the rest may hold a secret.
+fn without_secret(shown: &str) -> String {
+    match shown.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://..."),
+        None => shown.to_string(),
     }
 }
