@@ -5,6 +5,7 @@ mod commands;
 mod message;
 mod output;
 mod read;
+mod secret;
 
 use clap::Parser;
 use cli::Cli;

@@ -1,6 +1,7 @@
 //! Messages to the person at the keyboard, on stderr.
 
 use crate::cli::{ColorChoice, Global, LogFormat};
+use crate::secret::without_secrets;
 use chrono::{DateTime, SecondsFormat};
 use landfall::clock::{Clock, SystemClock};
 use landfall::error::{Error, Result};
@@ -92,12 +93,10 @@ impl Messages {
 
     fn write(&self, level: Level, message: &str, hint: Option<&str>) {
         if level <= self.shown {
+            let (message, hint) = (without_secrets(message), hint.map(without_secrets));
+            let line = self.line(level, &message, hint.as_deref(), SystemClock.now());
             // Nobody can be told that stderr is gone.
-            let _ = writeln!(
-                io::stderr().lock(),
-                "{}",
-                self.line(level, message, hint, SystemClock.now())
-            );
+            let _ = writeln!(io::stderr().lock(), "{line}");
         }
     }
 

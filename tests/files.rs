@@ -538,6 +538,60 @@ fn secrets_that_stand_in_the_settings_are_shown_nowhere() {
 }
 
 #[test]
+fn secret_of_the_environment_is_shown_at_no_stage() {
+    let secret = "S3cr3t\\va\"lue";
+    let program = Program::orders();
+    let sound = fs::read_to_string(program.path("landfall.toml")).unwrap();
+    let set = |from: &str, to: &str| {
+        let text = sound.replacen(from, &to.replace("SECRET", "${LANDFALL_TEST_PASSWORD}"), 1);
+        assert_ne!(text, sound, "{from}");
+        fs::write(program.path("landfall.toml"), text).unwrap();
+    };
+    let says_nothing = |calls: &[&[&str]], wanted| {
+        assert_silent_about(&program, secret, calls, wanted);
+    };
+    let operations = sound.lines().find(|line| line.starts_with("operations"));
+    let operations = operations.unwrap();
+    let run: &[&str] = &["run", "--available-now"];
+    let status: &[&[&str]] = &[&["status"], &["status", "--json"], &["files", "orders"]];
+    program.drop_file("a.jsonl", two_orders(1));
+
+    // Settings that are wrong.
+    set("settle = \"0s\"", "settle = \"SECRET\"");
+    says_nothing(&[run], 2);
+    set("op STRING", "`SECRET` FOO, op STRING");
+    says_nothing(&[run], 2);
+    set("\"order_id\"", "\"SECRET\", \"seq\"");
+    says_nothing(&[run], 2);
+    set(operations, "apply_as_deletes = \"op = 'SECRET' AND (\"");
+    says_nothing(&[run], 2);
+    // Settings that show themselves as wrong when the columns are known.
+    set(operations, "apply_as_deletes = \"op = 'SECRET' AND gone\"");
+    says_nothing(&[run], 2);
+    says_nothing(status, 0);
+    // Places that cannot be used: landing folder, checkpoint, bronze, silver, archive.
+    set("\"landing\"", "\"landing-SECRET\"");
+    says_nothing(&[run], 2);
+    set("checkpoints/orders.db", "damaged/SECRET.db");
+    fs::create_dir(program.path("damaged")).unwrap();
+    fs::write(program.path(&format!("damaged/{secret}.db")), "none").unwrap();
+    says_nothing(&[run, &["status", "--json"]], 1);
+    fs::write(program.path("in-the-way"), "").unwrap();
+    set("lake/bronze", "in-the-way/SECRET");
+    says_nothing(&[run, &["status", "--json"]], 1);
+    set("lake/silver", "in-the-way/SECRET");
+    says_nothing(&[run, &["status", "--json"]], 1);
+    set(
+        "settle = \"0s\"",
+        "settle = \"0s\"\nclean_source = \"move\"\nclean_source_move_destination = \"in-the-way/SECRET\"",
+    );
+    says_nothing(&[run], 3);
+    says_nothing(status, 0);
+    fs::write(program.path("landfall.toml"), sound).unwrap();
+    assert_eq!(program.file("a.jsonl"), "loaded clean_failed");
+}
+
+#[test]
 fn plan_shows_what_a_run_would_do_and_writes_nothing() {
     let program = Program::orders();
     program.drop_and_load("a.jsonl", two_orders(1));

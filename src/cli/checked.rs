@@ -240,7 +240,7 @@ fn load(global: &Global, pipelines: Vec<String>, flags: SettingFlags) -> Result<
         pipelines,
         name: flags.name,
         flags: flags.values,
-        environment: &|name| std::env::var(name).ok(),
+        environment: &crate::secret::environment,
     })
 }
 

@@ -3,6 +3,7 @@
 use super::{counted, time_json, time_text};
 use crate::cli::checked::{Files, Plan, Status};
 use crate::output;
+use crate::secret::without_secrets;
 use landfall::checkpoint::{CheckpointStore, FileRecord, FileState};
 use landfall::clock::{Clock, SystemClock};
 use landfall::error::Result;
@@ -93,7 +94,7 @@ pub(crate) async fn refused(pipeline: &PipelineSettings) -> Result<Vec<Quarantin
 
 fn reason_text(file: &FileRecord) -> String {
     match (&file.reason, &file.detail) {
-        (Some(reason), Some(detail)) => format!("{reason}: {detail}"),
+        (Some(reason), Some(detail)) => format!("{reason}: {}", without_secrets(detail)),
         (Some(text), None) | (None, Some(text)) => text.clone(),
         (None, None) => String::new(),
     }
@@ -115,7 +116,7 @@ fn file_json(file: &FileRecord) -> Value {
         "attempts": file.attempts,
         "next_try_at": time_json(file.next_try_at),
         "reason": file.reason,
-        "detail": file.detail,
+        "detail": file.detail.as_deref().map(without_secrets),
     })
 }
 
@@ -160,7 +161,7 @@ fn status_json(report: &StatusReport) -> Value {
             "rows_repeated": batch.counters.rows_repeated,
             "conflicts": batch.counters.conflicts,
         })),
-        "last_error": report.last_error,
+        "last_error": report.last_error.as_deref().map(without_secrets),
     })
 }
 
@@ -271,7 +272,7 @@ fn status_text(report: &StatusReport) -> String {
         );
     }
     if let Some(error) = &report.last_error {
-        line("last error", error.clone());
+        line("last error", without_secrets(error));
     }
     lines.join("\n") + "\n"
 }

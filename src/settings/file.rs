@@ -1,6 +1,6 @@
 //! Reads a settings file: TOML with the line of every value, `${VAR}` filled in, unknown keys refused.
 //!
-//! What a value means is left to `check`. Values of variables reach settings, never messages.
+//! What a value means is left to `check`. Messages about a value show it as typed, before variables were filled in.
 
 use super::keys;
 use super::reader::{Entry, Origin, Problems, Value};
