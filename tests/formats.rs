@@ -5,8 +5,8 @@
 mod program;
 
 use arrow::array::{
-    ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray, StructArray,
-    TimestampMicrosecondArray,
+    ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, NullArray, RecordBatch,
+    StringArray, StructArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field};
 use parquet::arrow::ArrowWriter;
@@ -262,6 +262,37 @@ fn types_of_parquet_are_taken_exactly_or_refused_by_the_row() {
     );
     let raw: Value = serde_json::from_str(refused[0]["raw"].as_str().unwrap()).unwrap();
     assert_eq!((&raw["order_id"], &raw["seq"]), (&"x".into(), &1.into()));
+}
+
+#[test]
+fn column_of_nothing_but_nulls_in_parquet_has_no_type_yet() {
+    let program = pipeline("format = \"parquet\"");
+    let file = |key: i64, coupon: ArrayRef, weight: ArrayRef| {
+        parquet_file(vec![
+            ("op", Arc::new(StringArray::from(vec!["I"]))),
+            ("order_id", Arc::new(Int64Array::from(vec![key]))),
+            ("seq", Arc::new(Int64Array::from(vec![1]))),
+            ("coupon", coupon),
+            ("weight", weight),
+        ])
+    };
+    let nothing = || Arc::new(NullArray::new(1));
+    program.drop_and_load("1.parquet", file(1, nothing(), nothing()));
+    let whole = Arc::new(Int32Array::from(vec![None]));
+    program.drop_and_load("2.parquet", file(2, nothing(), whole));
+    let text = Arc::new(StringArray::from(vec!["SPRING"]));
+    let fraction = Arc::new(Float64Array::from(vec![5.25]));
+    program.drop_and_load("3.parquet", file(3, text, fraction));
+    program.drop_and_load("4.parquet", file(4, nothing(), nothing()));
+    let silver = program.json(&["show", "orders"]);
+    let brought: Vec<Value> = silver
+        .iter()
+        .map(|row| json!([row["coupon"], row["weight"]]))
+        .collect();
+    let none = json!([null, null]);
+    let some = json!(["SPRING", 5.25]);
+    assert_eq!(brought, [none.clone(), none.clone(), some, none]);
+    program.assert_sound();
 }
 
 #[test]
