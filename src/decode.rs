@@ -7,6 +7,7 @@
 mod arrow_text;
 mod arrow_value;
 mod avro;
+mod blocks;
 mod changes;
 mod columns;
 mod connect;
@@ -18,6 +19,7 @@ mod format;
 mod head;
 mod infer;
 mod json;
+mod layout;
 mod number;
 mod own;
 mod packing;
@@ -31,6 +33,7 @@ mod unpack;
 mod value;
 
 pub use crate::schema::{NewColumn, widen};
+pub use blocks::{LineBlock, LineBlocks};
 pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
 pub(crate) use rows::RecordFault;
 pub(crate) use text::{json_text, shorten};
@@ -39,7 +42,7 @@ pub use typed::{shows_columns, value_of_text, values_of_record};
 
 use crate::change::{FileFault, ParkReason, Reject};
 use crate::schema::TableSchema;
-use crate::settings::{SnapshotVersion, SourceSettings, TextEncoding};
+use crate::settings::{Envelope, Format, SnapshotVersion, SourceSettings, TextEncoding};
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use bytes::Bytes;
@@ -74,10 +77,12 @@ pub struct Decoded {
     /// The refused records; records = rows + rejects.
     pub rejects: Vec<Reject>,
     /// Columns that the schema lacks and that hold a value, with the narrowest type that holds all their values.
-    /// Filled only under `add_new_columns`; the caller merges them over the files of a batch, extends the schema and decodes again.
+    /// Filled where the schema may take them; the caller merges them over the files of a batch, extends the schema and decodes again.
     pub new_columns: Vec<NewColumn>,
     /// The unpacked bytes that `positions` point into; empty for formats without such places.
     pub text: Bytes,
+    /// Unpacked bytes of the file before them.
+    pub text_start: usize,
     /// How they are to be read.
     pub encoding: TextEncoding,
 }
@@ -91,6 +96,84 @@ pub fn decode(
     schema: &TableSchema,
     settings: &SourceSettings,
 ) -> Result<Decoded, FileFault> {
+    read(path, bytes, settings, &|reader| {
+        Rows::new(path, schema, settings, reader)
+    })
+}
+
+/// The same in parts of `rows_max` records or a few more, of which `take` gets one after the other; each has the new columns
+/// up to its end.
+///
+/// A fault means that no row of the file may load, those of the parts before it neither.
+pub fn decode_in_parts(
+    path: &str,
+    bytes: Bytes,
+    schema: &TableSchema,
+    settings: &SourceSettings,
+    rows_max: usize,
+    take: &dyn Fn(Decoded),
+) -> Result<(), FileFault> {
+    let last = read(path, bytes, settings, &|reader| {
+        Rows::new(path, schema, settings, reader).in_parts(rows_max, take)
+    })?;
+    take(last);
+    Ok(())
+}
+
+/// Decodes a block of a file of JSON lines whose records have no envelope; what is wrong is named by its place in the file.
+pub fn decode_lines(
+    path: &str,
+    block: LineBlock,
+    schema: &TableSchema,
+    settings: &SourceSettings,
+) -> Result<Decoded, FileFault> {
+    let text = match block.before.bytes {
+        0 => encoding::read(&block.bytes, settings.json.encoding)?,
+        _ => encoding::Text::of_utf8(&block.bytes),
+    };
+    let mut rows = Rows::new(path, schema, settings, json_values(settings)?)
+        .of_text(text.origin())
+        .behind(block.before);
+    match block.too_large {
+        Some(length) => json::refuse_line(text.start, length, &mut rows),
+        None => json::read_lines(&text.bytes, text.start, settings, &mut rows),
+    }
+    rows.finish()
+}
+
+/// Whether a file can be read as blocks of lines, told by its name and the settings; its first block must be asked, too.
+pub fn is_of_lines(path: &str, settings: &SourceSettings) -> bool {
+    let is_plain = settings.envelope == Envelope::None
+        && settings.json.encoding == TextEncoding::Utf8
+        && !settings.json.multi_line
+        && settings.snapshot_version != SnapshotVersion::FileName
+        && packing::split_packing(path).1.is_none();
+    let is_json = match settings.format {
+        Format::Json => true,
+        Format::Auto => format::has_json_name(path),
+        Format::Csv | Format::Parquet | Format::Avro => false,
+    };
+    is_plain && is_json
+}
+
+/// Whether the name of a file says that its bytes are the text of its records.
+pub fn is_plain_text_name(path: &str) -> bool {
+    let (stem, packing) = packing::split_packing(path);
+    packing.is_none() && !["parquet", "avro"].contains(&format::extension_of(stem).as_str())
+}
+
+/// Whether the beginning of a file shows nothing else than a text.
+pub fn begins_as_lines(bytes: &[u8]) -> bool {
+    !bytes.starts_with(parquet::MAGIC) && format::foreign(bytes).is_none()
+}
+
+/// Reads a whole file with the rows that `rows` makes, given the reader of their values.
+fn read<'a>(
+    path: &str,
+    bytes: Bytes,
+    settings: &SourceSettings,
+    rows: &dyn Fn(ValueReader) -> Rows<'a>,
+) -> Result<Decoded, FileFault> {
     let is_by_name = settings.snapshot_version == SnapshotVersion::FileName;
     if is_by_name && rows::snapshot_version(path).is_none() {
         let detail = format!(
@@ -99,24 +182,22 @@ pub fn decode(
         return Err(FileFault::new(ParkReason::NoSnapshotVersion, detail));
     }
     let (format, bytes) = format::open(path, bytes, settings)?;
-    let decoded = match format {
-        FileFormat::Json => decode_json(path, &bytes, schema, settings)?,
-        FileFormat::Csv { delimiter } => decode_csv(path, &bytes, schema, settings, delimiter)?,
+    match format {
+        FileFormat::Json => read_json(&bytes, settings, rows),
+        FileFormat::Csv { delimiter } => read_csv(&bytes, settings, delimiter, rows),
         FileFormat::Avro => {
             let loaded = avro::load(&bytes)?;
-            let mut rows = Rows::new(path, schema, settings, reader(None, None)?);
+            let mut rows = rows(reader(None, None)?);
             avro::read(&loaded, &mut rows);
-            rows.finish(Bytes::new())?
+            rows.finish()
         }
         FileFormat::Parquet => {
             let loaded = parquet::load(&bytes)?;
-            let mut rows = Rows::new(path, schema, settings, reader(None, None)?);
+            let mut rows = rows(reader(None, None)?);
             parquet::read(&loaded, &mut rows);
-            rows.finish(Bytes::new())?
+            rows.finish()
         }
-    };
-    assert_numbered(&decoded);
-    Ok(decoded)
+    }
 }
 
 /// The type that a new column of CSV gets from one field.
@@ -124,33 +205,27 @@ pub fn text_type(text: &str) -> DataType {
     infer::text_type(text, &ValueReader::new(TimeFormats::default()))
 }
 
-fn decode_json(
-    path: &str,
+fn read_json<'a>(
     bytes: &Bytes,
-    schema: &TableSchema,
     settings: &SourceSettings,
+    rows: &dyn Fn(ValueReader) -> Rows<'a>,
 ) -> Result<Decoded, FileFault> {
     let dialect = &settings.json;
     let text = encoding::read(bytes, dialect.encoding)?;
-    let values = reader(
-        dialect.date_format.as_deref(),
-        dialect.timestamp_format.as_deref(),
-    )?;
-    let mut rows = Rows::new(path, schema, settings, values).of_text(text.origin());
+    let mut rows = rows(json_values(settings)?).of_text(text.origin());
     if dialect.multi_line {
         json::read_documents(&text.bytes, text.start, settings, &mut rows)?;
     } else {
         json::read_lines(&text.bytes, text.start, settings, &mut rows);
     }
-    rows.finish(bytes.clone())
+    rows.finish()
 }
 
-fn decode_csv(
-    path: &str,
+fn read_csv<'a>(
     bytes: &Bytes,
-    schema: &TableSchema,
     settings: &SourceSettings,
     delimiter: u8,
+    rows: &dyn Fn(ValueReader) -> Rows<'a>,
 ) -> Result<Decoded, FileFault> {
     let dialect = &settings.csv;
     let text = encoding::read(bytes, dialect.encoding)?;
@@ -158,9 +233,17 @@ fn decode_csv(
         dialect.date_format.as_deref(),
         dialect.timestamp_format.as_deref(),
     )?;
-    let mut rows = Rows::new(path, schema, settings, values).of_text(text.origin());
+    let mut rows = rows(values).of_text(text.origin());
     csv::read(&text.bytes, text.start, settings, delimiter, &mut rows)?;
-    rows.finish(bytes.clone())
+    rows.finish()
+}
+
+fn json_values(settings: &SourceSettings) -> Result<ValueReader, FileFault> {
+    let dialect = &settings.json;
+    reader(
+        dialect.date_format.as_deref(),
+        dialect.timestamp_format.as_deref(),
+    )
 }
 
 fn reader(
@@ -168,26 +251,6 @@ fn reader(
     timestamp_format: Option<&str>,
 ) -> Result<ValueReader, FileFault> {
     TimeFormats::new(date_format, timestamp_format).map(ValueReader::new)
-}
-
-/// Every record is one row or one reject, and the numbers leave nothing out.
-fn assert_numbered(decoded: &Decoded) {
-    assert_eq!(
-        decoded.rows.num_rows(),
-        decoded.positions.len(),
-        "BUG: every row has its position"
-    );
-    let records = decoded.positions.len() + decoded.rejects.len();
-    let last_row = decoded
-        .positions
-        .last()
-        .map_or(0, |position| position.file_row);
-    let last_reject = decoded.rejects.last().map_or(0, |reject| reject.file_row);
-    assert_eq!(
-        i64::try_from(records).ok(),
-        Some(last_row.max(last_reject)),
-        "BUG: rows and rejects are all records"
-    );
 }
 
 impl Decoded {
@@ -201,6 +264,7 @@ impl Decoded {
         let Some(start) = position
             .byte_offset
             .and_then(|offset| usize::try_from(offset).ok())
+            .and_then(|offset| offset.checked_sub(self.text_start))
         else {
             return arrow_text::row_json(&self.rows, index);
         };

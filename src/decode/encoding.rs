@@ -210,6 +210,17 @@ fn upper_half(encoding: TextEncoding) -> Vec<Option<char>> {
 }
 
 impl Text {
+    /// A stretch of a text in UTF-8 that does not begin it.
+    pub(super) fn of_utf8(file: &Bytes) -> Text {
+        Text {
+            bytes: file.clone(),
+            start: 0,
+            encoding: TextEncoding::Utf8,
+            before: 0,
+            file: file.clone(),
+        }
+    }
+
     /// The way from places of the text to those of the file.
     pub(super) fn origin(&self) -> Origin<'_> {
         Origin {
@@ -225,7 +236,7 @@ impl Text {
 pub(super) struct Origin<'a> {
     text: &'a [u8],
     pub(super) encoding: TextEncoding,
-    file: &'a [u8],
+    file: &'a Bytes,
     /// A place of the text and the same one of the file.
     at: (usize, usize),
 }
@@ -246,6 +257,11 @@ impl Origin<'_> {
         };
         // Half a unit at the end is one byte.
         self.at.1.min(self.file.len())
+    }
+
+    /// The bytes that places of the file point into.
+    pub(super) fn file_bytes(&self) -> Bytes {
+        self.file.clone()
     }
 
     /// A piece of the file as text; bytes that are no characters stand as `\xNN`.

@@ -27,6 +27,14 @@ const FOREIGN_MAGIC: [(&[u8], &str); 5] = [
     (b"%PDF-", "a PDF document"),
 ];
 
+/// What stands behind the last dot of JSON files.
+const JSON_NAMES: [&str; 3] = ["json", "jsonl", "ndjson"];
+
+/// Whether the name alone says that a file is JSON.
+pub(super) fn has_json_name(path: &str) -> bool {
+    JSON_NAMES.contains(&extension_of(path).as_str())
+}
+
 /// Chooses the format and unpacks the file.
 pub(super) fn open(
     path: &str,
@@ -62,7 +70,7 @@ pub(super) fn open(
         Format::Parquet => FileFormat::Parquet,
         Format::Avro => FileFormat::Avro,
         Format::Auto => match extension.as_str() {
-            "json" | "jsonl" | "ndjson" => FileFormat::Json,
+            json if JSON_NAMES.contains(&json) => FileFormat::Json,
             "csv" | "tsv" => csv,
             _ => sniff(&bytes, settings)?,
         },
@@ -71,7 +79,7 @@ pub(super) fn open(
 }
 
 /// What the bytes plainly are, where that is no text.
-fn foreign(bytes: &[u8]) -> Option<String> {
+pub(super) fn foreign(bytes: &[u8]) -> Option<String> {
     if let Some(packing) = Packing::of_bytes(bytes) {
         return Some(format!("{} inside of another packing", packing.word()));
     }

@@ -2,8 +2,10 @@
 //!
 //! The rules for a record are the same for both.
 
+use super::blocks::is_blank;
 use super::changes::ChangeReader;
 use super::documents::Documents;
+use super::layout::Layouts;
 use super::rows::{Place, RecordFault, Rows};
 use super::token::{self, Member, SyntaxFault, Token};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
@@ -43,16 +45,26 @@ pub(super) fn read_lines<'a>(
     settings: &SourceSettings,
     rows: &mut Rows<'a>,
 ) {
-    let mut reader = RecordReader::new("line", settings, rows);
+    let mut reader = RecordReader::new("line", settings, rows).learning(rows);
+    let text = std::str::from_utf8(bytes).ok();
     let mut at = start;
     let mut line_number = 0;
     while at < bytes.len() {
         line_number += 1;
+        if let Some(end) = text.and_then(|text| reader.read_alike(text, at, rows)) {
+            rows.take(Place {
+                line: Some(line_number),
+                offset: Some(at),
+                length: end - at,
+            });
+            at = end + if bytes.get(end) == Some(&b'\r') { 2 } else { 1 };
+            continue;
+        }
         let end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length);
         let line = bytes[at..end]
             .strip_suffix(b"\r")
             .unwrap_or(&bytes[at..end]);
-        if !line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
+        if !is_blank(line) {
             let place = Place {
                 line: Some(line_number),
                 offset: Some(at),
@@ -62,6 +74,16 @@ pub(super) fn read_lines<'a>(
         }
         at = end + 1;
     }
+}
+
+/// Refuses the one line from `start` on, which has `length` bytes and is there only in part.
+pub(super) fn refuse_line(start: usize, length: usize, rows: &mut Rows<'_>) {
+    let place = Place {
+        line: Some(1),
+        offset: Some(start),
+        length: length - start,
+    };
+    rows.refuse_text(place, too_large(length - start));
 }
 
 /// Reads all documents of `bytes` from `start` on; a fault means that their framing is lost.
@@ -86,14 +108,14 @@ pub(super) fn read_documents<'a>(
     }
 }
 
-/// Reads single records; remembers the shape of the last, since the records of a feed are alike.
+/// Reads single records; remembers how they were laid out, since the records of a feed are alike.
 struct RecordReader<'a> {
     /// What a record is called.
     unit: &'static str,
     /// Where the records hold changes in objects of their own.
     changes: Option<ChangeReader<'a>>,
-    /// The column at each place of the last record.
-    shape: Vec<usize>,
+    /// How records were laid out, where that is learned.
+    layouts: Option<Layouts>,
     members: Vec<Member<'a>>,
 }
 
@@ -105,10 +127,21 @@ impl<'a> RecordReader<'a> {
         }
         RecordReader {
             unit,
+            layouts: None,
             changes,
-            shape: Vec::new(),
             members: Vec::new(),
         }
+    }
+
+    /// Learns how records are laid out, where a record is a row and nothing else.
+    fn learning(mut self, rows: &Rows<'a>) -> Self {
+        self.layouts = (!rows.has_envelope()).then(|| Layouts::new(rows.types()));
+        self
+    }
+
+    /// Reads the record at `at` into the slots of the present one if it is laid out like earlier ones; the byte behind it.
+    fn read_alike(&mut self, text: &'a str, at: usize, rows: &mut Rows<'a>) -> Option<usize> {
+        self.layouts.as_mut()?.read(text, at, rows)
     }
 
     /// Makes a row or a reject of the record.
@@ -134,25 +167,17 @@ impl<'a> RecordReader<'a> {
         let record = text_of(record, rows)?;
         token::object_text(record, &mut self.members)
             .map_err(|fault| syntax_fault(self.unit, record, &fault))?;
-        for (place, (name, value)) in self.members.iter().enumerate() {
-            let expected = self
-                .shape
-                .get(place)
-                .copied()
-                .filter(|index| rows.name_of(*index) == name);
-            match expected.or_else(|| rows.index_of(name)) {
-                Some(index) => {
-                    if place < self.shape.len() {
-                        self.shape[place] = index;
-                    } else if place == self.shape.len() {
-                        self.shape.push(index);
-                    }
-                    rows.set(index, value)?;
-                }
+        for (name, value) in &self.members {
+            match rows.index_of(name) {
+                Some(index) => rows.set(index, value)?,
                 None => rows.set_unknown(name, value)?,
             }
         }
-        rows.close()
+        rows.close()?;
+        if let Some(layouts) = &mut self.layouts {
+            layouts.learn(record, &self.members, rows);
+        }
+        Ok(())
     }
 }
 

@@ -167,14 +167,43 @@ fn short_integer(text: &str) -> Option<i64> {
 
 /// Reads a decimal with `scale` digits behind the point, as a whole number of its last place.
 pub(super) fn decimal(text: &str, precision: u8, scale: i8) -> Result<i128, Unfit> {
-    let value = Number::parse(text)
-        .ok_or(Unfit::NotANumber)?
-        .scaled(scale)?;
+    let value = match short_decimal(text.as_bytes(), scale) {
+        Some(value) => i128::from(value),
+        None => Number::parse(text)
+            .ok_or(Unfit::NotANumber)?
+            .scaled(scale)?,
+    };
     if value.unsigned_abs() < 10u128.pow(u32::from(precision)) {
         Ok(value)
     } else {
         Err(Unfit::OutOfRange)
     }
+}
+
+/// The common case: few digits, of which no more than the column keeps stand behind the point.
+fn short_decimal(text: &[u8], scale: i8) -> Option<i64> {
+    let (negative, digits) = split_sign(text);
+    let scale = usize::try_from(scale).ok()?;
+    let (mut value, mut behind_point) = (0i64, None);
+    for (place, sign) in digits.iter().enumerate() {
+        match sign {
+            b'0'..=b'9' => value = value * 10 + i64::from(sign - b'0'),
+            b'.' if behind_point.is_none() && digits.len() > 1 => {
+                behind_point = Some(digits.len() - place - 1);
+            }
+            _ => return None,
+        }
+        // So that the next digit cannot overflow it.
+        if place >= 17 {
+            return None;
+        }
+    }
+    let missing = scale.checked_sub(behind_point.unwrap_or(0))?;
+    if digits.is_empty() || digits.len() + missing > 18 {
+        return None;
+    }
+    let value = value * 10i64.pow(missing as u32);
+    Some(if negative { -value } else { value })
 }
 
 /// What tells the two float types apart.

@@ -174,11 +174,16 @@ impl<'a> OwnColumns<'a> {
         self.waiting = None;
     }
 
-    /// Puts in what the rows do, which is certain only now.
-    pub(super) fn finish(self, columns: &mut [Column]) {
+    /// Whether the next record may still tell what the last row does.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Puts in what the rows do, which is certain only now; the next ones begin anew.
+    pub(super) fn fill(&mut self, columns: &mut [Column]) {
         let mut ops = Column::new(&DataType::Utf8);
         let mut sequences = Column::new(&DataType::Utf8);
-        for (op, sequence) in self.rows {
+        for (op, sequence) in self.rows.drain(..) {
             ops.push(Cell::Text(op.as_str().into()));
             sequences.push(sequence.map_or(Cell::Null, |text| Cell::Text(text.into())));
         }

@@ -7,6 +7,7 @@ use super::columns::Column;
 use super::encoding::Origin;
 use super::own::OwnColumns;
 use super::text::{json_text, shorten};
+use super::token::Token;
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{Decoded, RECORD_BYTES_MAX, RowPosition};
 use crate::change::{
@@ -65,9 +66,28 @@ struct Arrival {
     first: String,
 }
 
+/// What stands before a stretch of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Bytes.
+    pub bytes: usize,
+    /// Physical lines.
+    pub lines: i64,
+    /// Records.
+    pub records: usize,
+}
+
+/// Takes a stretch of the rows of a file.
+pub(super) type Take<'t> = &'t dyn Fn(Decoded);
+
 /// The rows of one file while they are read; `'a` is the life of the file's bytes.
 pub(super) struct Rows<'a> {
     path: &'a str,
+    before: Before,
+    /// Who takes the rows each time that there are so many, where not all are kept to the end.
+    parts: Option<(usize, Take<'a>)>,
+    /// Why they could not be handed on.
+    fault: Option<FileFault>,
     schema: &'a TableSchema,
     /// Of the text; `None` where the format is none.
     origin: Option<Origin<'a>>,
@@ -119,6 +139,9 @@ impl<'a> Rows<'a> {
         let fields = schema.columns.fields();
         Rows {
             path,
+            before: Before::default(),
+            parts: None,
+            fault: None,
             schema,
             origin: None,
             mode: settings.schema_evolution_mode,
@@ -151,6 +174,18 @@ impl<'a> Rows<'a> {
     /// The same for a text.
     pub(super) fn of_text(mut self, origin: Origin<'a>) -> Self {
         self.origin = Some(origin);
+        self
+    }
+
+    /// The same for a stretch of a text behind others.
+    pub(super) fn behind(mut self, before: Before) -> Self {
+        self.before = before;
+        self
+    }
+
+    /// The same, but hands its rows on as soon as there are `rows_max` of them.
+    pub(super) fn in_parts(mut self, rows_max: usize, take: Take<'a>) -> Self {
+        self.parts = Some((rows_max, take));
         self
     }
 
@@ -188,11 +223,6 @@ impl<'a> Rows<'a> {
         self.own.is_some()
     }
 
-    /// The name of a column.
-    pub(super) fn name_of(&self, index: usize) -> &'a str {
-        self.schema.columns.field(index).name()
-    }
-
     /// Puts a value of the present record into its column.
     pub(super) fn set<V: FieldValue<'a>>(
         &mut self,
@@ -221,6 +251,41 @@ impl<'a> Rows<'a> {
             }
             Err(misfit) => Err(misfit_fault(field, &value.shown(), &misfit)),
         }
+    }
+
+    /// The value in the form of its column, if it fits wholly.
+    pub(super) fn cell(&mut self, index: usize, token: &Token<'a>) -> Option<Cell<'a>> {
+        let data_type = self.schema.columns.field(index).data_type();
+        self.reader.has_unknown_field = false;
+        let cell = self.reader.json(token, data_type).ok()?;
+        (!self.reader.has_unknown_field).then_some(cell)
+    }
+
+    /// Puts a value of the present record into its column, in the form of the column.
+    pub(super) fn put(&mut self, index: usize, cell: Cell<'a>) {
+        if let Some(presence) = &mut self.presence {
+            presence.known.push(index);
+        }
+        self.slots[index] = cell;
+    }
+
+    /// Forgets what was put for the present record.
+    pub(super) fn forget(&mut self) {
+        self.slots.fill(Cell::Null);
+        if let Some(presence) = &mut self.presence {
+            presence.clear();
+        }
+    }
+
+    /// Whether values under names that the schema lacks leave no trace.
+    pub(super) fn ignores_unknown(&self) -> bool {
+        self.mode == SchemaEvolutionMode::None && self.presence.is_none() && self.own.is_none()
+    }
+
+    /// The types of the columns.
+    pub(super) fn types(&self) -> impl Iterator<Item = DataType> + use<'a> {
+        let fields = self.schema.columns.fields();
+        fields.iter().map(|field| field.data_type().clone())
     }
 
     /// Puts a value of the present record under a name that the schema lacks.
@@ -314,7 +379,7 @@ impl<'a> Rows<'a> {
 
     /// Looks at the present record as a whole, before it is taken: whether its envelope says what it does.
     pub(super) fn close(&mut self) -> Result<(), RecordFault> {
-        let record = self.positions.len() + self.rejects.len() + 1;
+        let record = self.record();
         match &mut self.own {
             Some(own) => own.close(self.path, record),
             None => Ok(()),
@@ -357,6 +422,26 @@ impl<'a> Rows<'a> {
             }
         }
         self.positions.push(position);
+        self.hand_on();
+    }
+
+    /// Hands on what was read, if it is much and the next record tells nothing more about it.
+    fn hand_on(&mut self) {
+        let is_much = match &self.parts {
+            Some((rows_max, _)) => self.positions.len() + self.rejects.len() >= *rows_max,
+            None => false,
+        };
+        if !is_much || self.own.as_ref().is_some_and(OwnColumns::is_waiting) {
+            return;
+        }
+        let part = self.part();
+        match (part, &mut self.parts) {
+            (Ok(part), Some((_, take))) => take(part),
+            (Ok(_), None) => {}
+            (Err(fault), _) => {
+                self.fault.get_or_insert(fault);
+            }
+        }
     }
 
     /// Ends the present record: none of it becomes a row.
@@ -383,6 +468,7 @@ impl<'a> Rows<'a> {
             detail: fault.detail,
             raw,
         });
+        self.hand_on();
     }
 
     /// Ends the present record of a text: none of it becomes a row.
@@ -391,6 +477,7 @@ impl<'a> Rows<'a> {
         let start = position
             .byte_offset
             .and_then(|start| usize::try_from(start).ok());
+        let start = start.map(|start| start - self.before.bytes);
         let length = usize::try_from(position.byte_length).unwrap_or(0);
         let raw = match (&self.origin, start) {
             (Some(origin), Some(start)) => {
@@ -423,8 +510,13 @@ impl<'a> Rows<'a> {
         RecordFault::new(RejectReason::InvalidUtf8, detail)
     }
 
+    /// The number of the present record.
+    fn record(&self) -> usize {
+        self.before.records + self.positions.len() + self.rejects.len() + 1
+    }
+
     fn position(&mut self, place: Place) -> RowPosition {
-        let number = self.positions.len() + self.rejects.len() + 1;
+        let number = self.record();
         let start = place.offset.map(|offset| self.in_file(offset));
         let end = place
             .offset
@@ -432,8 +524,8 @@ impl<'a> Rows<'a> {
         let length = end.zip(start).map_or(0, |(end, start)| end - start);
         RowPosition {
             file_row: i64::try_from(number).expect("records are fewer than bytes"),
-            file_line: place.line,
-            byte_offset: start.and_then(|start| i64::try_from(start).ok()),
+            file_line: place.line.map(|line| line + self.before.lines),
+            byte_offset: start.and_then(|start| i64::try_from(start + self.before.bytes).ok()),
             byte_length: i64::try_from(length).unwrap_or_default(),
         }
     }
@@ -454,20 +546,15 @@ impl<'a> Rows<'a> {
         json
     }
 
-    /// All that was read; `text` is what the positions point into.
-    pub(super) fn finish(mut self, text: Bytes) -> Result<Decoded, FileFault> {
-        if let Some(own) = self.own.take() {
-            own.finish(&mut self.columns);
+    /// All that was read and not handed on before, with the new columns of all.
+    pub(super) fn finish(mut self) -> Result<Decoded, FileFault> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
         }
-        let encoding = self.encoding();
-        let arrived: Vec<&Arrival> = self
-            .arrivals
-            .iter()
-            .filter(|arrival| arrival.data_type.is_some())
-            .collect();
-        if self.mode == SchemaEvolutionMode::FailOnNewColumns && !arrived.is_empty() {
+        let part = self.part()?;
+        if self.mode == SchemaEvolutionMode::FailOnNewColumns && !part.new_columns.is_empty() {
+            let arrived = self.arrivals.iter().filter(|a| a.data_type.is_some());
             let names: Vec<_> = arrived
-                .iter()
                 .map(|a| format!("{} (first in {})", a.name, a.first))
                 .collect();
             return Err(FileFault::new(
@@ -475,19 +562,22 @@ impl<'a> Rows<'a> {
                 format!("new columns: {}", names.join(", ")),
             ));
         }
-        let new_columns = arrived
-            .iter()
-            .filter_map(|arrival| {
-                Some(NewColumn {
-                    name: arrival.name.clone(),
-                    data_type: settled(arrival)?,
-                })
-            })
-            .collect();
+        Ok(part)
+    }
+
+    /// The rows and rejects that are there; the next ones begin anew.
+    fn part(&mut self) -> Result<Decoded, FileFault> {
+        let types = self.schema.columns.fields().iter();
+        let empty = types.map(|field| Column::new(field.data_type())).collect();
+        let mut columns = std::mem::replace(&mut self.columns, empty);
+        let rescued = std::mem::replace(&mut self.rescued, Column::new(&DataType::Utf8));
+        if let Some(own) = &mut self.own {
+            own.fill(&mut columns);
+        }
         let mut fields = self.schema.columns.fields().to_vec();
         fields.push(Arc::new(Field::new(RESCUED_DATA, DataType::Utf8, true)));
         let mut arrays = Vec::with_capacity(fields.len());
-        for (column, field) in self.columns.into_iter().chain([self.rescued]).zip(&fields) {
+        for (column, field) in columns.into_iter().chain([rescued]).zip(&fields) {
             arrays.push(column.finish(field.name())?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.positions.len()));
@@ -499,15 +589,42 @@ impl<'a> Rows<'a> {
                         format!("BUG: rows cannot be built: {error}"),
                     )
                 })?;
-        Ok(Decoded {
-            encoding,
+        let part = Decoded {
+            encoding: self.encoding(),
             rows,
-            positions: self.positions,
-            rejects: self.rejects,
-            new_columns,
-            text,
-        })
+            positions: std::mem::take(&mut self.positions),
+            rejects: std::mem::take(&mut self.rejects),
+            new_columns: self.arrivals.iter().filter_map(arrived).collect(),
+            text: self
+                .origin
+                .as_ref()
+                .map_or_else(Bytes::new, Origin::file_bytes),
+            text_start: self.before.bytes,
+        };
+        assert_numbered(&part, self.before.records);
+        self.before.records += part.positions.len() + part.rejects.len();
+        Ok(part)
     }
+}
+
+/// Every record is one row or one reject, and the numbers leave nothing out.
+fn assert_numbered(part: &Decoded, before: usize) {
+    assert_eq!(
+        part.rows.num_rows(),
+        part.positions.len(),
+        "BUG: every row has its position"
+    );
+    let records = part.positions.len() + part.rejects.len();
+    let last_row = part.positions.last().map(|position| position.file_row);
+    let last_reject = part.rejects.last().map(|reject| reject.file_row);
+    let Some(last) = last_row.max(last_reject) else {
+        return;
+    };
+    assert_eq!(
+        i64::try_from(before + records).ok(),
+        Some(last),
+        "BUG: rows and rejects are all records"
+    );
 }
 
 impl<'a> Presence<'a> {
@@ -597,12 +714,16 @@ pub(super) fn snapshot_version(path: &str) -> Option<i64> {
     last.concat().parse().ok()
 }
 
-/// The type of a new column; where no value told one, STRING keeps them.
-fn settled(arrival: &Arrival) -> Option<DataType> {
-    match arrival.data_type.clone()? {
-        DataType::Null => Some(DataType::Utf8),
-        data_type => Some(data_type),
-    }
+/// A new column, if a row has a value in it; where no value told a type, STRING keeps them.
+fn arrived(arrival: &Arrival) -> Option<NewColumn> {
+    let data_type = match arrival.data_type.clone()? {
+        DataType::Null => DataType::Utf8,
+        data_type => data_type,
+    };
+    Some(NewColumn {
+        name: arrival.name.clone(),
+        data_type,
+    })
 }
 
 /// Why no table can take a new column of this name beside those of the schema.

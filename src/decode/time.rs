@@ -9,6 +9,9 @@ use chrono::format::{Item, Parsed, StrftimeItems};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
+const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
+/// Days from 0000-03-01 to 1970-01-01.
+const DAYS_TO_EPOCH: i64 = 719_468;
 /// 0001-01-01T00:00:00Z, the first instant that every reader of the tables knows.
 const MICROS_MIN: i64 = -62_135_596_800 * MICROS_PER_SECOND;
 /// 9999-12-31T23:59:59.999999Z, the last one.
@@ -75,7 +78,10 @@ impl TimeFormats {
     /// Days since the epoch.
     pub(super) fn date(&self, text: &str) -> Result<i32, TimeFault> {
         let day = match &self.date {
-            None => iso_date(text.as_bytes())?,
+            None => {
+                let days = iso_days(text.as_bytes())?;
+                return i32::try_from(days).map_err(|_| TimeFault::OutOfRange);
+            }
             Some(Format::Strftime(items)) => {
                 let mut parsed = Parsed::new();
                 chrono::format::parse(&mut parsed, text, items.iter())
@@ -87,7 +93,7 @@ impl TimeFormats {
             }
         };
         let start = in_range(micros_of(day.and_time(chrono::NaiveTime::MIN)))?;
-        let days = start.div_euclid(86_400 * MICROS_PER_SECOND);
+        let days = start.div_euclid(MICROS_PER_DAY);
         i32::try_from(days).map_err(|_| TimeFault::OutOfRange)
     }
 
@@ -192,16 +198,30 @@ pub(super) fn in_range(micros: i64) -> Result<i64, TimeFault> {
     }
 }
 
-/// `YYYY-MM-DD`.
-fn iso_date(bytes: &[u8]) -> Result<NaiveDate, TimeFault> {
+/// Days since the epoch of `YYYY-MM-DD`.
+fn iso_days(bytes: &[u8]) -> Result<i64, TimeFault> {
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = bytes else {
         return Err(TimeFault::NotATime);
     };
     let year = two_digits(*y1, *y2)? * 100 + two_digits(*y3, *y4)?;
-    let year = i32::try_from(year).map_err(|_| TimeFault::NotATime)?;
-    NaiveDate::from_ymd_opt(year, two_digits(*m1, *m2)?, two_digits(*d1, *d2)?)
-        .filter(|_| year > 0)
-        .ok_or(TimeFault::NotATime)
+    let (month, day) = (two_digits(*m1, *m2)?, two_digits(*d1, *d2)?);
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let length = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + u32::from(is_leap),
+        _ => 31,
+    };
+    if year == 0 || !(1..=12).contains(&month) || !(1..=length).contains(&day) {
+        return Err(TimeFault::NotATime);
+    }
+    // Years that begin in March have their leap day at the end.
+    let (year, month) = match month {
+        1 | 2 => (year - 1, month + 9),
+        _ => (year, month - 3),
+    };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    let days = 365 * year + leap_days + (153 * month + 2) / 5 + day - 1;
+    Ok(i64::from(days) - DAYS_TO_EPOCH)
 }
 
 fn two_digits(tens: u8, ones: u8) -> Result<u32, TimeFault> {
@@ -215,10 +235,10 @@ fn two_digits(tens: u8, ones: u8) -> Result<u32, TimeFault> {
 /// `YYYY-MM-DD`, `T` or a blank, `HH:MM[:SS[.fraction]]`, and perhaps an offset. A day alone is its midnight.
 fn iso_timestamp(bytes: &[u8]) -> Result<Stamp, TimeFault> {
     let (day, rest) = bytes.split_at_checked(10).ok_or(TimeFault::NotATime)?;
-    let day = iso_date(day)?;
+    let midnight = iso_days(day)? * MICROS_PER_DAY;
     let Some((separator, rest)) = rest.split_first() else {
         return Ok(Stamp {
-            micros: micros_of(day.and_time(chrono::NaiveTime::MIN)),
+            micros: midnight,
             has_offset: false,
         });
     };
@@ -235,11 +255,13 @@ fn iso_timestamp(bytes: &[u8]) -> Result<Stamp, TimeFault> {
         }
         _ => (0, 0, rest),
     };
-    let wall = day
-        .and_hms_opt(two_digits(*h1, *h2)?, two_digits(*m1, *m2)?, second)
-        .ok_or(TimeFault::NotATime)?;
+    let (hour, minute) = (two_digits(*h1, *h2)?, two_digits(*m1, *m2)?);
+    if hour > 23 || minute > 59 || second > 59 {
+        return Err(TimeFault::NotATime);
+    }
     let offset = iso_offset(rest)?;
-    let micros = micros_of(wall) + fraction - offset.unwrap_or(0) * MICROS_PER_SECOND;
+    let seconds = i64::from(hour * 3600 + minute * 60 + second) - offset.unwrap_or(0);
+    let micros = midnight + seconds * MICROS_PER_SECOND + fraction;
     Ok(Stamp {
         micros: in_range(micros)?,
         has_offset: offset.is_some(),

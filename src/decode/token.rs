@@ -7,6 +7,7 @@ use super::escape::{unescape, utf16_escape};
 use crate::change::RejectReason;
 use memchr::memchr2;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Objects and arrays may nest this deep, the record itself included.
 pub(super) const NESTING_MAX: usize = 64;
@@ -112,7 +113,29 @@ pub(crate) fn one_value(text: &str) -> Result<Token<'_>, SyntaxFault> {
     Ok(token)
 }
 
-struct Scanner<'a> {
+/// Where the values of a text that holds one object stand, in their order.
+pub(super) fn value_places(text: &str) -> Result<Vec<Range<usize>>, SyntaxFault> {
+    let mut places = Vec::new();
+    let mut scanner = Scanner::new(text);
+    scanner.skip_blanks();
+    scanner.open(b'{', 1)?;
+    while scanner.peek() == Some(b'"') {
+        scanner.quoted()?;
+        scanner.skip_blanks();
+        scanner.take(b':');
+        scanner.skip_blanks();
+        let start = scanner.at;
+        scanner.value(1)?;
+        places.push(start..scanner.at);
+        scanner.skip_blanks();
+        scanner.take(b',');
+        scanner.skip_blanks();
+    }
+    Ok(places)
+}
+
+/// Reads JSON from a place in a text on.
+pub(super) struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
@@ -120,15 +143,35 @@ struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     fn new(text: &'a str) -> Self {
+        Scanner::at(text, 0)
+    }
+
+    /// Begins at byte `at` of the text.
+    pub(super) fn at(text: &'a str, at: usize) -> Self {
         Scanner {
             text,
             bytes: text.as_bytes(),
-            at: 0,
+            at,
         }
     }
 
+    /// Bytes of the text before the place.
+    pub(super) fn place(&self) -> usize {
+        self.at
+    }
+
+    /// The bytes from the place on.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Goes on by `length` bytes.
+    pub(super) fn skip(&mut self, length: usize) {
+        self.at += length;
+    }
+
     /// Reads a value inside of `depth` objects and arrays.
-    fn value(&mut self, depth: usize) -> Result<Token<'a>, SyntaxFault> {
+    pub(super) fn value(&mut self, depth: usize) -> Result<Token<'a>, SyntaxFault> {
         let start = self.at;
         match self.peek() {
             Some(b'"') => {
@@ -255,30 +298,32 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a text in quotes; the place must be at the opening one.
-    fn quoted(&mut self) -> Result<(&'a str, bool), SyntaxFault> {
+    pub(super) fn quoted(&mut self) -> Result<(&'a str, bool), SyntaxFault> {
         let opened = self.at;
         let start = opened + 1;
         let mut has_escapes = false;
         self.at = start;
         loop {
-            let Some(length) = memchr2(b'"', b'\\', &self.bytes[self.at..]) else {
-                self.at = opened;
-                return Err(self.malformed("this quote is never closed"));
-            };
-            let end = self.at + length;
-            if let Some(control) = self.bytes[self.at..end]
-                .iter()
-                .position(|byte| *byte < 0x20)
-            {
-                self.at += control;
-                return Err(self.malformed("a control character in quotes must be escaped"));
+            self.at += plain_length(&self.bytes[self.at..]);
+            match self.peek() {
+                Some(b'"') => {
+                    let inner = &self.text[start..self.at];
+                    self.at += 1;
+                    return Ok((inner, has_escapes));
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    has_escapes = true;
+                    self.escape()?;
+                }
+                Some(_) if memchr2(b'"', b'\\', &self.bytes[self.at..]).is_some() => {
+                    return Err(self.malformed("a control character in quotes must be escaped"));
+                }
+                Some(_) | None => {
+                    self.at = opened;
+                    return Err(self.malformed("this quote is never closed"));
+                }
             }
-            self.at = end + 1;
-            if self.bytes[end] == b'"' {
-                return Ok((&self.text[start..end], has_escapes));
-            }
-            has_escapes = true;
-            self.escape()?;
         }
     }
 
@@ -388,7 +433,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn peek(&self) -> Option<u8> {
+    pub(super) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
@@ -406,6 +451,28 @@ fn duplicate(name: &str, at: usize) -> SyntaxFault {
         at,
         what,
     }
+}
+
+/// How many bytes stand before the first quote, backslash or control character.
+fn plain_length(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 0xFF;
+    const HIGH: u64 = ONES << 7;
+    /// Marks the bytes below `bound`, which is at most 128; the lowest mark is right, those above it may not be.
+    const fn below(word: u64, bound: u64) -> u64 {
+        word.wrapping_sub(ONES * bound) & !word & HIGH
+    }
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (place, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quotes = below(word ^ (ONES * b'"' as u64), 1);
+        let backslashes = below(word ^ (ONES * b'\\' as u64), 1);
+        let marks = quotes | backslashes | below(word, 0x20);
+        if marks != 0 {
+            return place * 8 + marks.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    bytes.len() - rest.len() + rest.iter().position(is_special).unwrap_or(rest.len())
 }
 
 #[cfg(test)]
