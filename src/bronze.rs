@@ -9,15 +9,18 @@ use crate::change::{
 use crate::clock::Micros;
 use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::{
-    self, AppTransaction, Append, AppendCommit, FileCount, Table, TableSpec, VersionFiles,
+    self, AppTransaction, Append, AppendCommit, FileCount, RowWriter, Table, TableSpec,
+    VersionFiles,
 };
 use crate::error::{Error, Result};
 use crate::schema::TableSchema;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use deltalake::kernel::Add;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
 
 /// The rows of one landing file.
 #[derive(Clone, Debug)]
@@ -34,6 +37,71 @@ pub struct LoadedFile {
 
 /// Proof that a batch is in bronze.
 pub type BronzeCommit = AppendCommit;
+
+/// Writes rows of a micro-batch into data files before all of it is decoded; no log names them before the commit.
+#[derive(Debug)]
+pub struct RowsAhead<'b> {
+    bronze: &'b BronzeTable,
+    batch: BatchId,
+    loaded_at: Micros,
+}
+
+/// Writes such rows file by file.
+pub struct AheadWriter {
+    writer: RowWriter,
+    schema: SchemaRef,
+    batch: BatchId,
+    loaded_at: Micros,
+    /// Its own, since the one that the loader runs on waits for the batch.
+    runtime: Runtime,
+}
+
+impl<'b> RowsAhead<'b> {
+    /// For a batch of `bronze` that is loaded at this time.
+    pub fn new(bronze: &'b BronzeTable, batch: BatchId, loaded_at: Micros) -> Self {
+        RowsAhead {
+            bronze,
+            batch,
+            loaded_at,
+        }
+    }
+
+    /// Begins a data file for rows of `schema`, which holds all source columns of the table and perhaps more.
+    pub fn writer(&self, schema: &TableSchema) -> Result<AheadWriter> {
+        let schema = self.bronze.widened(schema)?;
+        let runtime = Builder::new_current_thread().build().map_err(|error| {
+            Error::unavailable(format!("rows cannot be written ahead: {error}"))
+        })?;
+        Ok(AheadWriter {
+            writer: self.bronze.table.row_writer(Arc::clone(&schema))?,
+            schema,
+            batch: self.batch,
+            loaded_at: self.loaded_at,
+            runtime,
+        })
+    }
+
+    /// Takes data files away that no commit will name; one that stays is left to vacuum.
+    pub fn discard(&self, adds: &[Add]) {
+        for add in adds {
+            let _ = std::fs::remove_file(self.bronze.table.root().join(&add.path));
+        }
+    }
+}
+
+impl AheadWriter {
+    /// Takes rows of a landing file. Must not be called where tokio runs.
+    pub fn write(&mut self, file: &LoadedFile) -> Result<()> {
+        let rows = with_loader_columns(file, &self.schema, self.batch, self.loaded_at)
+            .map_err(|error| error.context(format!("file {}", file.path)))?;
+        self.runtime.block_on(self.writer.write(&rows))
+    }
+
+    /// Finishes the data files; they are on disk when this returns.
+    pub fn close(self) -> Result<Vec<Add>> {
+        self.runtime.block_on(self.writer.close())
+    }
+}
 
 /// The bronze table.
 #[derive(Debug)]
@@ -134,7 +202,8 @@ impl BronzeTable {
 
     /// Appends one batch exactly once, together with the new columns of `schema`; the earlier rows of `replaced` files leave in the same commit.
     ///
-    /// `schema` holds all source columns of the table and perhaps more. If the program stops inside, the batch is there whole or not at all.
+    /// `schema` holds all source columns of the table and perhaps more; `written` are data files with further rows of the
+    /// batch, see [`RowsAhead`]. If the program stops inside, the batch is there whole or not at all.
     #[expect(clippy::too_many_arguments, reason = "one batch, each part once")]
     pub async fn append(
         &mut self,
@@ -142,6 +211,7 @@ impl BronzeTable {
         txn: AppTransaction,
         schema: &TableSchema,
         files: &[LoadedFile],
+        written: Vec<Add>,
         replaced: &BTreeSet<String>,
         loaded_at: Micros,
         crash: &CrashSwitch,
@@ -166,6 +236,7 @@ impl BronzeTable {
             txn: &txn,
             schema: whole,
             rows: &rows,
+            written,
             replaced,
             before_commit: Some(CrashPoint::BeforeBronzeCommit),
         };
@@ -209,6 +280,11 @@ impl BronzeTable {
     /// What bronze holds of each landing file, from all its rows.
     pub fn counts_by_file(&self) -> Result<BTreeMap<String, FileCount>> {
         delta::counts_by_file(&self.table)
+    }
+
+    /// No batch ever came.
+    pub fn is_new(&self) -> bool {
+        self.table.version() == Version(0)
     }
 
     /// The newest batch that brought rows which are still there.
@@ -349,6 +425,7 @@ mod tests {
                 txn(batch),
                 &schema,
                 files,
+                Vec::new(),
                 &replaced,
                 9_000_000,
                 &crash,
@@ -429,6 +506,7 @@ mod tests {
                 txn(1),
                 &schema,
                 &[file("a", 0..1)],
+                Vec::new(),
                 &nothing,
                 0,
                 &crash,
@@ -501,6 +579,7 @@ mod tests {
                 other,
                 &schema,
                 &[file("c", 20..30)],
+                Vec::new(),
                 &BTreeSet::new(),
                 0,
                 &CrashSwitch::default(),
@@ -532,7 +611,16 @@ mod tests {
         let crash = CrashSwitch::stop_at(0);
         let files = [file("a", 50..53)];
         let stopped = bronze
-            .append(BatchId(2), txn(2), &schema, &files, &replaced, 0, &crash)
+            .append(
+                BatchId(2),
+                txn(2),
+                &schema,
+                &files,
+                Vec::new(),
+                &replaced,
+                0,
+                &crash,
+            )
             .await;
         assert!(stopped.is_err());
         assert_eq!(crash.reached(), [CrashPoint::BeforeBronzeCommit]);
@@ -633,6 +721,7 @@ mod tests {
                 txn(2),
                 &wider,
                 &[new, file_with_note("a")],
+                Vec::new(),
                 &replaced,
                 0,
                 &crash,

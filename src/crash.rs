@@ -13,6 +13,8 @@ pub enum CrashPoint {
     AfterReconcile,
     /// The batch is frozen in the checkpoint.
     AfterPlan,
+    /// The files are decoded, many rows are in data files that no log entry names, and nothing is recorded.
+    AfterDecode,
     /// The rejects of the batch are in the quarantine table.
     AfterQuarantineCommit,
     /// The data files of bronze exist, no log entry names them.
@@ -41,9 +43,10 @@ pub enum CrashPoint {
 
 impl CrashPoint {
     /// Every point, in the order of a run.
-    pub const ALL: [CrashPoint; 14] = [
+    pub const ALL: [CrashPoint; 15] = [
         CrashPoint::AfterReconcile,
         CrashPoint::AfterPlan,
+        CrashPoint::AfterDecode,
         CrashPoint::AfterQuarantineCommit,
         CrashPoint::BeforeBronzeCommit,
         CrashPoint::AfterBronzeCommit,

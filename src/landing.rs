@@ -10,7 +10,9 @@ pub mod settle;
 pub mod watch;
 
 pub use list::{Filter, Listing, list};
-pub use read::{ReadFault, ReadFile, hash_file, nobody_writes, open_file, read};
+pub use read::{
+    PlannedStream, ReadFault, ReadFile, hash_file, nobody_writes, open_file, open_planned, read,
+};
 pub use settle::{Look, Settler};
 pub use watch::{Wake, Waker, Watch};
 

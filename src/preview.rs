@@ -7,7 +7,7 @@ use crate::checkpoint::record::REMARK_EXISTED_BEFORE;
 use crate::checkpoint::{CheckpointStore, FileOutcome, FileRecord, FileState, OutcomeKind};
 use crate::error::Result;
 use crate::landing::{LandingFile, hash_file, list};
-use crate::load::{LoadContext, LoadedBatch, load};
+use crate::load::{LoadContext, LoadLimits, LoadedBatch, load};
 use crate::loader::filter_of;
 use crate::protocol::{hints_of, with_hints, with_own_columns};
 use crate::schema::{TableSchema, ddl_type};
@@ -97,6 +97,7 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
             },
             is_first: is_first && preview.files.is_empty(),
             now,
+            limits: LoadLimits::default(),
         };
         let loaded = load(&batch, &schema, &context)?;
         preview.add(files, &loaded, &schema);

@@ -16,7 +16,7 @@
 
 use crate::agreement::repair_tables;
 use crate::batch::MicroBatch;
-use crate::bronze::BronzeTable;
+use crate::bronze::{BronzeTable, RowsAhead};
 use crate::change::{BatchId, FileFault, PRESENT_COLUMNS, SNAPSHOT_VERSION, Version};
 use crate::checkpoint::{CheckpointStore, FileOutcome, Lock, OutcomeKind};
 use crate::clock::Clock;
@@ -24,7 +24,7 @@ use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::AppTransaction;
 use crate::error::{Error, Result};
 use crate::events::check_rules;
-use crate::load::{LoadContext, LoadedBatch, load};
+use crate::load::{FirstPass, LoadContext, LoadLimits, LoadedBatch, is_large};
 use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
 use crate::settings::{AbsentColumns, Envelope, KeyIndexMode, PipelineSettings, SnapshotVersion};
@@ -48,6 +48,7 @@ pub struct Pipeline {
     started_at: i64,
     /// Held as long as the pipeline is open: another checkpoint may name the same table.
     table_lock: Option<Lock>,
+    limits: LoadLimits,
 }
 
 /// What one micro-batch did.
@@ -140,6 +141,7 @@ impl Pipeline {
             silver,
             started_at: clock.now(),
             table_lock,
+            limits: LoadLimits::default(),
             clock,
             crash,
             hints,
@@ -176,6 +178,11 @@ impl Pipeline {
         }
     }
 
+    /// Sets how much of a batch may be in memory; what is loaded does not depend on it.
+    pub fn set_limits(&mut self, limits: LoadLimits) {
+        self.limits = limits;
+    }
+
     /// The settings.
     pub fn settings(&self) -> &PipelineSettings {
         &self.settings
@@ -195,7 +202,7 @@ impl Pipeline {
     /// If the process stops inside, [`Pipeline::recover`] finds the batch in the checkpoint and asks the tables how far it came.
     pub async fn load_batch(&mut self, batch: MicroBatch) -> Result<BatchReport> {
         self.started_at = self.clock.now();
-        let loaded = self.decode(&batch)?;
+        let loaded = self.load(&batch).await?;
         self.checkpoint.prepare(batch.id, &loaded.outcomes)?;
         let report = self.append(&batch, loaded).await?;
         self.apply_pending(report).await
@@ -246,22 +253,54 @@ impl Pipeline {
         }
     }
 
-    /// Decodes the files of a batch; writes nothing.
-    pub fn decode(&self, batch: &MicroBatch) -> Result<LoadedBatch> {
+    /// Decodes the files of a batch. Rows of a large one are written ahead, which no log names yet; for that, bronze is made
+    /// if it is not there.
+    async fn load(&mut self, batch: &MicroBatch) -> Result<LoadedBatch> {
+        let is_large = is_large(batch, &self.limits);
+        let schema = self.schema();
+        if is_large && !self.is_first() {
+            self.make_bronze(&schema).await?;
+        }
+        let first = self.with_context(batch, |context, ahead| {
+            FirstPass::read(batch, &schema, context, ahead)
+        })?;
+        if let Some(schema) = first.waits_for().filter(|_| is_large) {
+            self.make_bronze(schema).await?;
+        }
+        let loaded = self.with_context(batch, |context, ahead| first.finish(context, ahead))?;
+        self.crash.reach(CrashPoint::AfterDecode)?;
+        Ok(loaded)
+    }
+
+    /// There are neither rows nor hints.
+    fn is_first(&self) -> bool {
+        let is_new = self.bronze.as_ref().is_none_or(BronzeTable::is_new);
+        is_new && self.hints.columns.fields().is_empty()
+    }
+
+    fn with_context<T>(
+        &self,
+        batch: &MicroBatch,
+        work: impl FnOnce(&LoadContext<'_>, Option<&RowsAhead<'_>>) -> Result<T>,
+    ) -> Result<T> {
         let checkpoint = &self.checkpoint;
         let attempts = |path: &str| Ok(checkpoint.file(path)?.map_or(0, |file| file.attempts));
+        let silver = &self.silver;
         let context = LoadContext {
             settings: &self.settings,
             known_content: &|hash| checkpoint.known_content(hash),
             attempts: &attempts,
-            late_snapshot: &|rows| match &self.silver {
+            late_snapshot: &|rows| match silver {
                 Some(silver) => silver.late_snapshot(rows),
                 None => Ok(None),
             },
-            is_first: self.bronze.is_none() && self.hints.columns.fields().is_empty(),
+            is_first: self.is_first(),
             now: self.clock.now(),
+            limits: self.limits,
         };
-        load(batch, &self.schema(), &context)
+        let bronze = self.bronze.as_ref();
+        let ahead = bronze.map(|bronze| RowsAhead::new(bronze, batch.id, self.started_at));
+        work(&context, ahead.as_ref())
     }
 
     /// The batch that was planned when the last run stopped: confirm it if bronze has it, else do it again, or give it up
@@ -289,7 +328,7 @@ impl Pipeline {
                 .apply_pending(report_of(batch.id, &outcomes, Some(version)))
                 .await;
         }
-        let loaded = self.decode(&batch)?;
+        let loaded = self.load(&batch).await?;
         if let Some(outcomes) = self.checkpoint.prepared(batch.id)?
             && !same_content(&outcomes, &loaded.outcomes)
         {
@@ -328,8 +367,8 @@ impl Pipeline {
     }
 
     /// Quarantine, bronze, confirm.
-    async fn append(&mut self, batch: &MicroBatch, loaded: LoadedBatch) -> Result<BatchReport> {
-        let now = self.clock.now();
+    async fn append(&mut self, batch: &MicroBatch, mut loaded: LoadedBatch) -> Result<BatchReport> {
+        let now = self.started_at;
         let loading: BTreeSet<&str> = loaded.loading().collect();
         let replaces = |path: &str| loading.contains(path);
         let replaced: BTreeSet<String> = batch
@@ -347,7 +386,9 @@ impl Pipeline {
             self.crash.reach(CrashPoint::AfterQuarantineCommit)?;
         }
         let before = self.schema();
-        let version = self.append_rows(batch.id, &loaded, &replaced, now).await?;
+        let version = self
+            .append_rows(batch.id, &mut loaded, &replaced, now)
+            .await?;
         self.checkpoint.confirm_loaded(batch.id, version, now)?;
         self.crash.reach(CrashPoint::AfterConfirmLoaded)?;
         let mut report = report_of(batch.id, &loaded.outcomes, version);
@@ -367,43 +408,24 @@ impl Pipeline {
     async fn append_rows(
         &mut self,
         batch: BatchId,
-        loaded: &LoadedBatch,
+        loaded: &mut LoadedBatch,
         replaced: &BTreeSet<String>,
         now: i64,
     ) -> Result<Option<Version>> {
-        if loaded.files.is_empty() && replaced.is_empty() {
+        let is_empty = loaded.files.is_empty() && loaded.written.is_empty();
+        if is_empty && (replaced.is_empty() || self.bronze.is_none()) {
             return Ok(None);
         }
         let transaction = self.transaction("bronze", batch)?;
-        let bronze = match &mut self.bronze {
-            Some(bronze) => bronze,
-            None if loaded.files.is_empty() => return Ok(None),
-            None => {
-                let settings = &self.settings.bronze;
-                if let Some(folder) = settings.path.parent() {
-                    std::fs::create_dir_all(folder).map_err(|error| {
-                        Error::unavailable(format!("{}: {error}", folder.display()))
-                    })?;
-                }
-                // A folder without a table, as a stop in the middle of its making leaves it, was locked at the start.
-                if self.table_lock.is_none() {
-                    let lock = Lock::take_of_table(&settings.path, self.clock.now())?;
-                    self.table_lock = Some(lock);
-                }
-                let mut created =
-                    BronzeTable::create(&settings.path, &loaded.schema, &settings.partition_by)
-                        .await?;
-                let keys = key_columns(&self.settings);
-                created.table_mut().set_bloom_columns(keys);
-                self.bronze.insert(created)
-            }
-        };
+        self.make_bronze(&loaded.schema).await?;
+        let bronze = self.bronze.as_mut().ok_or_else(no_bronze)?;
         let commit = bronze
             .append(
                 batch,
                 transaction,
                 &loaded.schema,
                 &loaded.files,
+                std::mem::take(&mut loaded.written),
                 replaced,
                 now,
                 &self.crash,
@@ -420,6 +442,29 @@ impl Pipeline {
         }
         self.crash.reach(CrashPoint::AfterBronzeCommit)?;
         Ok(Some(commit.version))
+    }
+
+    /// Makes bronze if it is not there.
+    async fn make_bronze(&mut self, schema: &TableSchema) -> Result<()> {
+        if self.bronze.is_some() {
+            return Ok(());
+        }
+        let settings = &self.settings.bronze;
+        if let Some(folder) = settings.path.parent() {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| Error::unavailable(format!("{}: {error}", folder.display())))?;
+        }
+        // A folder without a table, as a stop in the middle of its making leaves it, was locked at the start.
+        if self.table_lock.is_none() {
+            let lock = Lock::take_of_table(&settings.path, self.clock.now())?;
+            self.table_lock = Some(lock);
+        }
+        let mut created =
+            BronzeTable::create(&settings.path, schema, &settings.partition_by).await?;
+        let keys = key_columns(&self.settings);
+        created.table_mut().set_bloom_columns(keys);
+        self.bronze = Some(created);
+        Ok(())
     }
 
     /// The application transaction of a batch in one of the tables that batches go to.

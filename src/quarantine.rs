@@ -113,6 +113,7 @@ impl QuarantineTable {
             txn: &txn,
             schema: schema(),
             rows: &rows,
+            written: Vec::new(),
             replaced,
             before_commit: None,
         };

@@ -106,6 +106,10 @@ fn run(seed: u64, rules: &Rules, history: &History) -> Result<(), String> {
         &source,
         &format!("write_mode = \"{mode}\"\nkey_index = \"{index}\"\n{upkeep}"),
     );
+    let loader = match random.one_in(2) {
+        true => loader.with_little_memory(),
+        false => loader,
+    };
     let mut waiting = history.files.as_slice();
     let files_max = if random.one_in(3) { 4 } else { 1 };
     while !waiting.is_empty() {

@@ -39,6 +39,8 @@ pub struct Append<'a> {
     pub schema: SchemaRef,
     /// Rows of exactly these columns.
     pub rows: &'a [RecordBatch],
+    /// Data files with further rows, which no log entry names yet.
+    pub written: Vec<Add>,
     /// Landing files whose earlier rows leave in this commit.
     pub replaced: &'a BTreeSet<String>,
     /// Reached when the data files are there and no log entry names them.
@@ -118,13 +120,12 @@ pub async fn append_once(
         table.check_extends(&append.schema)?;
         let new = match &adds {
             Some(adds) => Vec::clone(adds),
-            None => adds
-                .insert(
-                    table
-                        .write_rows(Arc::clone(&append.schema), append.rows)
-                        .await?,
-                )
-                .clone(),
+            None => {
+                let schema = Arc::clone(&append.schema);
+                let mut new = append.written.clone();
+                new.extend(table.write_rows(schema, append.rows).await?);
+                adds.insert(new).clone()
+            }
         };
         let replacement = replace(table, append.replaced).await?;
         if let Some(point) = append.before_commit {

@@ -265,6 +265,7 @@ fn table_can_be_shared_and_its_work_moved_between_threads() {
             txn: &txn,
             schema,
             rows: &[],
+            written: Vec::new(),
             replaced: &replaced,
             before_commit: None,
         };

@@ -71,6 +71,56 @@ pub fn read(root: &Path, planned: &PlannedFile) -> Result<ReadFile, ReadFault> {
     })
 }
 
+/// A planned file while it is read piece by piece; what it hands out counts only when [`PlannedStream::finish`] says so.
+#[derive(Debug)]
+pub struct PlannedStream {
+    file: File,
+    before: Stamp,
+    hasher: blake3::Hasher,
+    length: u64,
+}
+
+/// Opens a planned file to be read piece by piece.
+pub fn open_planned(root: &Path, planned: &PlannedFile) -> Result<PlannedStream, ReadFault> {
+    let file = open(root, &planned.path)?;
+    let before = Stamp::of(&file)?;
+    if (before.size, before.modified_at) != (planned.size, planned.modified_at) {
+        return Err(ReadFault::Changed);
+    }
+    Ok(PlannedStream {
+        file,
+        before,
+        hasher: blake3::Hasher::new(),
+        length: 0,
+    })
+}
+
+impl Read for PlannedStream {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        // One byte more than expected shows that the file grew, without reading all that is appended.
+        let room = self.before.size.saturating_add(1) - self.length;
+        let room = usize::try_from(room)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        let count = self.file.read(&mut buffer[..room])?;
+        self.hasher.update(&buffer[..count]);
+        self.length += count as u64;
+        Ok(count)
+    }
+}
+
+impl PlannedStream {
+    /// Reads what is left, and returns the content hash if the file was the planned one all the time.
+    pub fn finish(mut self) -> Result<String, ReadFault> {
+        let rest = std::io::copy(&mut self, &mut std::io::sink());
+        rest.map_err(|error| unreadable(error.to_string()))?;
+        if self.length != self.before.size || Stamp::of(&self.file)? != self.before {
+            return Err(ReadFault::Changed);
+        }
+        Ok(self.hasher.finalize().to_hex().to_string())
+    }
+}
+
 /// Opens a landing file for reading; it must be a regular file.
 pub fn open_file(root: &Path, path: &str) -> Result<File, ReadFault> {
     let file = open(root, path)?;
@@ -138,7 +188,7 @@ pub fn nobody_writes(root: &Path, path: &str) -> bool {
 }
 
 /// What must not change while a file is read.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     size: u64,
     modified_at: i64,

@@ -12,6 +12,7 @@ use landfall::clock::ManualClock;
 use landfall::crash::CrashSwitch;
 use landfall::delta::Table;
 use landfall::error::Result;
+use landfall::load::LoadLimits;
 use landfall::loader::{Loader, LoaderEvent, RunOptions, RunSummary, Stop};
 use landfall::protocol::Pipeline;
 use landfall::quarantine::QuarantineTable;
@@ -30,11 +31,22 @@ const NOW: i64 = 1_767_225_600_000_000;
 pub(crate) const HINTS: &str =
     "op STRING, order_id BIGINT, status STRING, amount DECIMAL(10,2), seq BIGINT";
 
+/// So little memory that every row is written ahead of its commit, and every file in pieces.
+pub(crate) const LITTLE_MEMORY: LoadLimits = LoadLimits {
+    small_batch_bytes_max: 0,
+    small_file_bytes_max: 0,
+    streamed_bytes_min: 1,
+    block_bytes: 100,
+    part_records: 3,
+    held_bytes_max: 0,
+};
+
 /// One pipeline in a folder of its own.
 pub(crate) struct TestLoader {
     folder: TempDir,
     pub settings: PipelineSettings,
     pub clock: ManualClock,
+    pub limits: LoadLimits,
     runtime: Runtime,
 }
 
@@ -93,6 +105,7 @@ keys = ["order_id"]
             folder,
             settings,
             clock: ManualClock::at(NOW),
+            limits: LoadLimits::default(),
             runtime,
         }
     }
@@ -143,7 +156,8 @@ keys = ["order_id"]
                 crash.clone(),
             )
             .await;
-            let (pipeline, recovery) = opened?;
+            let (mut pipeline, recovery) = opened?;
+            pipeline.set_limits(self.limits);
             let mut loader =
                 Loader::start(pipeline, recovery, Stop::default(), &mut ignore).await?;
             loader.run(options, &mut ignore).await
@@ -179,6 +193,12 @@ keys = ["order_id"]
     pub(crate) fn silver(&self) -> Option<Table> {
         let silver = self.settings.silver.as_ref().unwrap();
         self.block_on(Table::open(&silver.path)).unwrap()
+    }
+
+    /// The same with little memory.
+    pub(crate) fn with_little_memory(mut self) -> Self {
+        self.limits = LITTLE_MEMORY;
+        self
     }
 
     /// (file, row) of every row of bronze, sorted.

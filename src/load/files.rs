@@ -1,0 +1,277 @@
+//! One file of a batch while its parts are decoded, and what becomes of it.
+//!
+//! Parts may come in any order and from any thread; what a file is in the end does not depend on that.
+
+use super::admission::Admission;
+use crate::batch::PlannedFile;
+use crate::bronze::LoadedFile;
+use crate::change::{FileFault, ParkReason, Reject, RejectReason};
+use crate::decode::{Decoded, NewColumn};
+use crate::error::{Error, ErrorKind, Result};
+use crate::landing::ReadFault;
+use crate::schema::merge_new_columns;
+use crate::settings::{OnBadRecord, SourceSettings};
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use std::collections::BTreeMap;
+
+/// What became of a file.
+#[derive(Debug)]
+pub(super) enum FileEnd {
+    /// It was not read as planned.
+    Unread(ReadFault),
+    /// None of it may load.
+    Parked(FileFault),
+    /// The whole run ends.
+    Stops(Error),
+    /// It brings columns, so all of it is decoded again with them.
+    Brings(Vec<NewColumn>),
+    /// Every record of it is a row or a reject.
+    Loads,
+}
+
+/// A file that was decoded to its end.
+#[derive(Debug)]
+pub(super) struct FileDone {
+    pub(super) content_hash: Option<String>,
+    pub(super) end: FileEnd,
+    /// Rows for bronze, in memory or written.
+    pub(super) rows: u64,
+    /// In the order of the file.
+    pub(super) rejects: Vec<Reject>,
+    /// The rows in memory, in the order of the file.
+    pub(super) held: Vec<LoadedFile>,
+}
+
+/// A part of a file, told into rows and rejects.
+pub(super) struct FilePart {
+    /// Its first record.
+    first: i64,
+    records: usize,
+    rows: Option<LoadedFile>,
+    rejects: Vec<Reject>,
+    new_columns: Vec<NewColumn>,
+    late: Option<String>,
+}
+
+/// A file that is being decoded.
+#[derive(Default)]
+pub(super) struct FileState {
+    records: usize,
+    rows: u64,
+    held: Vec<(i64, LoadedFile)>,
+    /// Memory of `held`.
+    pub(super) held_bytes: usize,
+    rejects: Vec<Reject>,
+    /// By the record from which on they were looked for.
+    new_columns: BTreeMap<i64, Vec<NewColumn>>,
+    /// Why it cannot load, by the place of that in the file.
+    fault: Option<(usize, FileFault)>,
+    late: Option<(i64, String)>,
+    /// Parts that are being decoded.
+    pub(super) in_work: usize,
+    /// All of it was read: the content hash, or why it does not count.
+    pub(super) read: Option<Result<String, ReadFault>>,
+}
+
+impl FilePart {
+    /// Tells which rows of a decoded part load.
+    pub(super) fn new(
+        file: &PlannedFile,
+        decoded: Decoded,
+        admission: &Admission,
+        late: &dyn Fn(&RecordBatch) -> Result<Option<String>>,
+    ) -> Result<FilePart> {
+        let first = decoded.positions.first().map(|position| position.file_row);
+        let first_reject = decoded.rejects.first().map(|reject| reject.file_row);
+        let records = decoded.positions.len() + decoded.rejects.len();
+        let refusals = admission.refusals(&decoded.rows)?;
+        let late = late(&decoded.rows)?;
+        let refused = refusals.iter().enumerate().filter_map(|(row, refusal)| {
+            let (reason, detail) = refusal.as_ref()?;
+            Some(reject(&decoded, row, *reason, detail.clone()))
+        });
+        let mut rejects: Vec<Reject> = refused.collect();
+        let kept = decoded
+            .positions
+            .iter()
+            .zip(&refusals)
+            .filter(|(_, refusal)| refusal.is_none());
+        let file_rows: Vec<i64> = kept.map(|(position, _)| position.file_row).collect();
+        let rows = match rejects.is_empty() {
+            true => decoded.rows,
+            false => {
+                let admitted = refusals.iter().map(|refusal| Some(refusal.is_none()));
+                filter_record_batch(&decoded.rows, &admitted.collect::<BooleanArray>())?
+            }
+        };
+        rejects.extend(decoded.rejects);
+        let path = &file.path;
+        assert_eq!(
+            file_rows.len() + rejects.len(),
+            records,
+            "BUG: a record of {path} is neither loaded nor refused"
+        );
+        Ok(FilePart {
+            first: first.into_iter().chain(first_reject).min().unwrap_or(0),
+            records,
+            rows: (!file_rows.is_empty()).then(|| LoadedFile {
+                path: path.clone(),
+                modified_at: file.modified_at,
+                rows,
+                file_rows,
+            }),
+            rejects,
+            new_columns: decoded.new_columns,
+            late,
+        })
+    }
+}
+
+impl FileState {
+    /// Adds a part.
+    pub(super) fn add(&mut self, part: FilePart) {
+        self.records += part.records;
+        self.rejects.extend(part.rejects);
+        self.bring(part.first, part.new_columns);
+        if let Some(late) = part.late
+            && self
+                .late
+                .as_ref()
+                .is_none_or(|(first, _)| part.first < *first)
+        {
+            self.late = Some((part.first, late));
+        }
+        let Some(rows) = part.rows else { return };
+        self.rows += rows.file_rows.len() as u64;
+        self.held_bytes += rows.rows.get_array_memory_size();
+        self.held.push((part.first, rows));
+        self.forget_if_vain();
+    }
+
+    /// Notes columns that the file brings, as looked for from record `first` on.
+    pub(super) fn bring(&mut self, first: i64, new_columns: Vec<NewColumn>) {
+        if !new_columns.is_empty() {
+            self.new_columns.insert(first, new_columns);
+            self.forget_if_vain();
+        }
+    }
+
+    /// Notes why the file cannot load; what is wrong first in the file is told.
+    pub(super) fn fail(&mut self, at: usize, fault: FileFault) {
+        if self.fault.as_ref().is_none_or(|(first, _)| at < *first) {
+            self.fault = Some((at, fault));
+        }
+        self.forget_if_vain();
+    }
+
+    /// Whether no row of the file will load as it was decoded, so that the rest of it need not be kept.
+    pub(super) fn is_vain(&self) -> bool {
+        self.fault.is_some() || !self.new_columns.is_empty()
+    }
+
+    /// Whether the rest of the file need not be decoded.
+    pub(super) fn is_lost(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    fn forget_if_vain(&mut self) {
+        if self.is_vain() {
+            self.take_held();
+        }
+    }
+
+    /// The rows in memory, which are not held any more.
+    pub(super) fn take_held(&mut self) -> Vec<LoadedFile> {
+        self.held_bytes = 0;
+        self.held.sort_by_key(|(first, _)| *first);
+        self.held.drain(..).map(|(_, rows)| rows).collect()
+    }
+
+    /// What became of the file, all parts of which were added.
+    pub(super) fn done(&mut self, path: &str, source: &SourceSettings) -> FileDone {
+        let read = self.read.take();
+        let read = read.unwrap_or(Err(ReadFault::Changed));
+        let content_hash = read.as_ref().ok().cloned();
+        self.rejects.sort_by_key(|reject| reject.file_row);
+        let end = match (read, self.fault.take(), self.late.take()) {
+            (Err(fault), ..) => FileEnd::Unread(fault),
+            (Ok(_), Some((_, fault)), _) => FileEnd::Parked(fault),
+            (Ok(_), None, _) if !self.new_columns.is_empty() => FileEnd::Brings(merge_new_columns(
+                self.new_columns.values().map(Vec::as_slice),
+            )),
+            (Ok(_), None, Some((_, detail))) => {
+                FileEnd::Parked(FileFault::new(ParkReason::LateSnapshot, detail))
+            }
+            (Ok(_), None, None) => match too_many(path, &self.rejects, self.records, source) {
+                Ok(None) => FileEnd::Loads,
+                Ok(Some(fault)) => FileEnd::Parked(fault),
+                Err(error) => FileEnd::Stops(error),
+            },
+        };
+        let (rows, rejects, held) = match end {
+            FileEnd::Loads => (
+                self.rows,
+                std::mem::take(&mut self.rejects),
+                self.take_held(),
+            ),
+            _ => (0, Vec::new(), Vec::new()),
+        };
+        FileDone {
+            content_hash,
+            end,
+            rows,
+            rejects,
+            held,
+        }
+    }
+}
+
+/// What the settings make of the rejects of a file: nothing, a parked file, or the end of the run.
+fn too_many(
+    path: &str,
+    rejects: &[Reject],
+    records: usize,
+    source: &SourceSettings,
+) -> Result<Option<FileFault>> {
+    let Some(first) = rejects.first() else {
+        return Ok(None);
+    };
+    let place = first.file_line.map_or_else(
+        || format!("row {}", first.file_row),
+        |line| format!("line {line}"),
+    );
+    let example = format!("{place}: {}: {}", first.reason.as_str(), first.detail);
+    match source.on_bad_record {
+        OnBadRecord::Stop => {
+            let message = format!("landing file {path}, {example}");
+            return Err(Error::new(ErrorKind::Input, message)
+                .hint("mend the file, or set on_bad_record = \"quarantine\""));
+        }
+        OnBadRecord::FailFile => {
+            return Ok(Some(FileFault::new(ParkReason::TooManyBadRecords, example)));
+        }
+        OnBadRecord::Quarantine => {}
+    }
+    let count = rejects.len();
+    let percent = 100.0 * count as f64 / records as f64;
+    let over_count = source.max_bad_records.is_some_and(|max| count as u64 > max);
+    let over_percent = source.max_bad_percent.is_some_and(|max| percent > max);
+    if !over_count && !over_percent {
+        return Ok(None);
+    }
+    let detail = format!("{count} of {records} records are refused, the first in {example}");
+    Ok(Some(FileFault::new(ParkReason::TooManyBadRecords, detail)))
+}
+
+fn reject(decoded: &Decoded, row: usize, reason: RejectReason, detail: String) -> Reject {
+    let position = decoded.positions[row];
+    Reject {
+        file_row: position.file_row,
+        file_line: position.file_line,
+        byte_offset: position.byte_offset,
+        reason,
+        detail,
+        raw: decoded.raw(row),
+    }
+}

@@ -1,0 +1,460 @@
+//! Decodes files of a batch on all cores, in parts that are written ahead of the commit where they are many.
+//!
+//! A worker takes file after file; one that finds none left helps with the blocks of a large file that another began. Nothing
+//! that is found depends on which worker did what.
+
+use super::LoadLimits;
+use super::admission::Admission;
+use super::files::{FileDone, FileEnd, FilePart, FileState};
+use crate::batch::{MicroBatch, PlannedFile};
+use crate::bronze::{AheadWriter, LoadedFile, RowsAhead};
+use crate::change::{FileFault, ParkReason};
+use crate::decode::{
+    Decoded, LineBlock, LineBlocks, NewColumn, begins_as_lines, decode_in_parts, decode_lines,
+    is_of_lines, is_plain_text_name,
+};
+use crate::error::{Error, Result};
+use crate::landing::{PlannedStream, ReadFault, open_planned, read};
+use crate::schema::TableSchema;
+use crate::settings::{SnapshotVersion, SourceSettings};
+use arrow::array::RecordBatch;
+use deltalake::kernel::Add;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a pass over files needs to know.
+pub(super) struct Pass<'p> {
+    pub(super) batch: &'p MicroBatch,
+    pub(super) source: &'p SourceSettings,
+    pub(super) schema: &'p TableSchema,
+    /// `None` where only new columns are looked for.
+    pub(super) admission: Option<&'p Admission>,
+    pub(super) late_snapshot: &'p (dyn Fn(&RecordBatch) -> Result<Option<String>> + Sync),
+    pub(super) limits: &'p LoadLimits,
+    /// `None` where all rows stay in memory.
+    pub(super) ahead: Option<&'p RowsAhead<'p>>,
+}
+
+/// What a pass found.
+#[derive(Default)]
+pub(super) struct PassResult {
+    /// By the place of the file in the batch.
+    done: HashMap<usize, FileDone>,
+    /// Data files with rows of files that load.
+    pub(super) written: Vec<Add>,
+}
+
+impl PassResult {
+    /// The columns that each file brings, in the order of the files.
+    pub(super) fn new_columns(&self) -> Vec<&[NewColumn]> {
+        let places = self.bringing_columns().into_iter();
+        let columns = places.filter_map(|place| match &self.done.get(&place)?.end {
+            FileEnd::Brings(columns) => Some(columns.as_slice()),
+            _ => None,
+        });
+        columns.collect()
+    }
+
+    /// The files that bring columns, in their order.
+    pub(super) fn bringing_columns(&self) -> Vec<usize> {
+        let brings = |place: &usize| {
+            let done = self.done.get(place);
+            done.is_some_and(|done| matches!(done.end, FileEnd::Brings(_)))
+        };
+        self.places().into_iter().filter(brings).collect()
+    }
+
+    /// All files, in their order.
+    pub(super) fn places(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = self.done.keys().copied().collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// Puts what was found later in the place of what was found before.
+    pub(super) fn replace(&mut self, again: PassResult) {
+        self.done.extend(again.done);
+        self.written.extend(again.written);
+    }
+
+    /// What became of a file.
+    pub(super) fn take(&mut self, place: usize) -> Result<FileDone> {
+        let done = self.done.remove(&place);
+        done.ok_or_else(|| Error::bug(format!("file {place} of the batch was not decoded")))
+    }
+}
+
+/// A large file that several workers decode.
+struct OpenFile {
+    place: usize,
+    /// `None` when all of it was read.
+    blocks: Mutex<Option<LineBlocks<PlannedStream>>>,
+    state: Mutex<FileState>,
+}
+
+/// What the workers share.
+struct Shared {
+    places: Vec<usize>,
+    next: AtomicUsize,
+    open: Mutex<Vec<Arc<OpenFile>>>,
+}
+
+/// What one worker did.
+#[derive(Default)]
+struct WorkerResult {
+    done: Vec<(usize, FileDone)>,
+    /// Rows of files that load.
+    written: Vec<Add>,
+    /// Rows of one file each, written before it was known whether it loads.
+    written_of: Vec<(usize, Vec<Add>)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pass<'_> {
+    /// Decodes the files at these places of the batch.
+    pub(super) fn run(&self, places: Vec<usize>) -> Result<PassResult> {
+        let is_small = self.is_small(&places);
+        let streams = places.iter().any(|place| self.is_streamed(*place));
+        let threads = if streams { usize::MAX } else { places.len() };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(cores);
+        let shared = Shared {
+            places,
+            next: AtomicUsize::new(0),
+            open: Mutex::default(),
+        };
+        if is_small {
+            let here = Pass {
+                ahead: None,
+                ..*self
+            };
+            return self.collect(vec![Worker::new(&here, &shared).run()]);
+        }
+        let results = std::thread::scope(|scope| {
+            let work = || Worker::new(self, &shared).run();
+            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let join = |handle: std::thread::ScopedJoinHandle<'_, _>| match handle.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            handles.into_iter().map(join).collect::<Vec<_>>()
+        });
+        self.collect(results)
+    }
+
+    /// Whether the rows of these files are so few that they stay in memory.
+    fn is_small(&self, places: &[usize]) -> bool {
+        let is_small = |place: &usize| {
+            let file = self.file(*place);
+            file.size <= self.limits.small_file_bytes_max && is_plain_text_name(&file.path)
+        };
+        places.len() <= 1 && places.iter().all(is_small)
+    }
+
+    fn collect(&self, workers: Vec<Result<WorkerResult>>) -> Result<PassResult> {
+        let mut all = PassResult::default();
+        let mut written_of = Vec::new();
+        for worker in workers {
+            let worker = worker?;
+            all.done.extend(worker.done);
+            all.written.extend(worker.written);
+            written_of.extend(worker.written_of);
+        }
+        for (place, adds) in written_of {
+            let done = all.done.get(&place);
+            match done.is_some_and(|done| matches!(done.end, FileEnd::Loads)) {
+                true => all.written.extend(adds),
+                false => self.ahead.iter().for_each(|ahead| ahead.discard(&adds)),
+            }
+        }
+        Ok(all)
+    }
+
+    fn file(&self, place: usize) -> &PlannedFile {
+        &self.batch.files[place]
+    }
+
+    fn is_streamed(&self, place: usize) -> bool {
+        let file = self.file(place);
+        file.size >= self.limits.streamed_bytes_min && is_of_lines(&file.path, self.source)
+    }
+
+    fn late(&self, file: &PlannedFile, rows: &RecordBatch) -> Result<Option<String>> {
+        // One that takes its own place again is not late.
+        match self.source.snapshot_version {
+            SnapshotVersion::None => Ok(None),
+            _ if file.replaces => Ok(None),
+            SnapshotVersion::Column | SnapshotVersion::FileName => (self.late_snapshot)(rows),
+        }
+    }
+}
+
+struct Worker<'w> {
+    pass: &'w Pass<'w>,
+    shared: &'w Shared,
+    /// For rows of files that load.
+    writer: Option<AheadWriter>,
+    /// For rows of one file each.
+    writers_of: HashMap<usize, AheadWriter>,
+    /// Files that load, with rows in memory.
+    waiting: Vec<(usize, FileDone)>,
+    waiting_bytes: usize,
+    result: WorkerResult,
+}
+
+impl<'w> Worker<'w> {
+    fn new(pass: &'w Pass<'w>, shared: &'w Shared) -> Self {
+        Worker {
+            pass,
+            shared,
+            writer: None,
+            writers_of: HashMap::new(),
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            result: WorkerResult::default(),
+        }
+    }
+
+    fn run(mut self) -> Result<WorkerResult> {
+        loop {
+            let next = self.shared.next.fetch_add(1, Ordering::Relaxed);
+            if let Some(place) = self.shared.places.get(next) {
+                self.file(*place)?;
+                continue;
+            }
+            let begun = lock(&self.shared.open).pop();
+            match begun {
+                Some(open) => self.blocks(&open)?,
+                None => break,
+            }
+        }
+        if self.writer.is_some() {
+            self.write_waiting()?;
+        }
+        self.result.done.append(&mut self.waiting);
+        if let Some(writer) = self.writer {
+            self.result.written = writer.close()?;
+        }
+        for (place, writer) in self.writers_of {
+            self.result.written_of.push((place, writer.close()?));
+        }
+        Ok(self.result)
+    }
+
+    fn file(&mut self, place: usize) -> Result<()> {
+        match self.pass.is_streamed(place) && self.stream(place)? {
+            true => Ok(()),
+            false => self.whole(place),
+        }
+    }
+
+    /// Reads a file of lines block by block; `false` where it turns out to be something else.
+    fn stream(&mut self, place: usize) -> Result<bool> {
+        let file = self.pass.file(place);
+        let mut state = FileState::default();
+        let mut blocks = match open_planned(&self.pass.source.path, file) {
+            Ok(stream) => LineBlocks::new(stream, self.pass.limits.block_bytes),
+            Err(fault) => {
+                state.read = Some(Err(fault));
+                self.finish(place, &mut state)?;
+                return Ok(true);
+            }
+        };
+        let first = blocks.next();
+        if matches!(&first, Ok(Some(block)) if !begins_as_lines(&block.bytes)) {
+            return Ok(false);
+        }
+        let open = Arc::new(OpenFile {
+            place,
+            blocks: Mutex::new(Some(blocks)),
+            state: Mutex::new(state),
+        });
+        match first {
+            Ok(Some(block)) => {
+                lock(&open.state).in_work += 1;
+                lock(&self.shared.open).push(Arc::clone(&open));
+                self.block(&open, block)?;
+            }
+            Ok(None) => {}
+            Err(error) => {
+                lock(&open.blocks).take();
+                lock(&open.state).read = Some(Err(unreadable(&error)));
+            }
+        }
+        self.blocks(&open)?;
+        Ok(true)
+    }
+
+    /// Decodes blocks of a file until none is left.
+    fn blocks(&mut self, open: &OpenFile) -> Result<()> {
+        loop {
+            let next = {
+                let mut blocks = lock(&open.blocks);
+                let Some(input) = blocks.as_mut() else { break };
+                match input.next() {
+                    Ok(Some(block)) => {
+                        lock(&open.state).in_work += 1;
+                        block
+                    }
+                    end => {
+                        let read = match (end, blocks.take()) {
+                            (Err(error), _) => Err(unreadable(&error)),
+                            (Ok(_), Some(input)) => input.into_inner().finish(),
+                            (Ok(_), None) => Err(ReadFault::Changed),
+                        };
+                        lock(&open.state).read = Some(read);
+                        break;
+                    }
+                }
+            };
+            self.block(open, next)?;
+        }
+        self.finish_if_done(open)
+    }
+
+    fn block(&mut self, open: &OpenFile, block: LineBlock) -> Result<()> {
+        let pass = self.pass;
+        let file = pass.file(open.place);
+        let (at, first) = (block.before.bytes, block.before.records);
+        if !lock(&open.state).is_lost() {
+            match decode_lines(&file.path, block, pass.schema, pass.source) {
+                Ok(decoded) => self.part(open.place, &open.state, first, decoded)?,
+                Err(fault) => lock(&open.state).fail(at, fault),
+            }
+        }
+        lock(&open.state).in_work -= 1;
+        Ok(())
+    }
+
+    fn finish_if_done(&mut self, open: &OpenFile) -> Result<()> {
+        let mut state = lock(&open.state);
+        match state.in_work == 0 && state.read.is_some() {
+            true => self.finish(open.place, &mut state),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads a file into memory and decodes it in parts.
+    fn whole(&mut self, place: usize) -> Result<()> {
+        let pass = self.pass;
+        let file = pass.file(place);
+        let state = Mutex::new(FileState::default());
+        let bytes = match read(&pass.source.path, file) {
+            Ok(read) => {
+                lock(&state).read = Some(Ok(read.hash));
+                read.bytes
+            }
+            Err(fault) => {
+                lock(&state).read = Some(Err(fault));
+                return self.finish(place, &mut lock(&state));
+            }
+        };
+        let worker = RefCell::new((&mut *self, Ok(())));
+        let take = |decoded: Decoded| {
+            let (worker, result) = &mut *worker.borrow_mut();
+            if result.is_ok() {
+                *result = worker.part(place, &state, 0, decoded);
+            }
+        };
+        let decoded = decode_in_parts(
+            &file.path,
+            bytes,
+            pass.schema,
+            pass.source,
+            pass.limits.part_records,
+            &take,
+        );
+        let (_, result) = worker.into_inner();
+        result?;
+        if let Err(fault) = decoded {
+            lock(&state).fail(0, fault);
+        }
+        self.finish(place, &mut lock(&state))
+    }
+
+    /// Takes a decoded part, whose new columns were looked for from record `first` on.
+    fn part(
+        &mut self,
+        place: usize,
+        state: &Mutex<FileState>,
+        first: usize,
+        decoded: Decoded,
+    ) -> Result<()> {
+        let pass = self.pass;
+        let first = i64::try_from(first).unwrap_or(i64::MAX);
+        if !decoded.new_columns.is_empty() {
+            lock(state).bring(first, decoded.new_columns);
+            return Ok(());
+        }
+        let Some(admission) = pass.admission else {
+            return Ok(());
+        };
+        let file = pass.file(place);
+        let part = FilePart::new(file, decoded, admission, &|rows| pass.late(file, rows))?;
+        let held = {
+            let mut state = lock(state);
+            state.add(part);
+            match pass.ahead.is_some() && state.held_bytes > pass.limits.held_bytes_max {
+                true => state.take_held(),
+                false => Vec::new(),
+            }
+        };
+        let Some(ahead) = pass.ahead else {
+            return Ok(());
+        };
+        for rows in held {
+            let writer = match self.writers_of.get_mut(&place) {
+                Some(writer) => writer,
+                None => {
+                    let writer = ahead.writer(pass.schema)?;
+                    self.writers_of.entry(place).or_insert(writer)
+                }
+            };
+            writer.write(&rows)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a file, all of which was decoded.
+    fn finish(&mut self, place: usize, state: &mut FileState) -> Result<()> {
+        let bytes = state.held_bytes;
+        let path = &self.pass.file(place).path;
+        let done = state.done(path, self.pass.source);
+        self.waiting_bytes += bytes;
+        self.waiting.push((place, done));
+        match self.pass.ahead.is_some() && self.waiting_bytes > self.pass.limits.held_bytes_max {
+            true => self.write_waiting(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the rows of the files that wait.
+    fn write_waiting(&mut self) -> Result<()> {
+        self.waiting_bytes = 0;
+        for (place, mut done) in std::mem::take(&mut self.waiting) {
+            for rows in std::mem::take(&mut done.held) {
+                self.write(&rows)?;
+            }
+            self.result.done.push((place, done));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, rows: &LoadedFile) -> Result<()> {
+        let writer = match (&mut self.writer, self.pass.ahead) {
+            (Some(writer), _) => writer,
+            (none, Some(ahead)) => none.insert(ahead.writer(self.pass.schema)?),
+            (None, None) => return Err(Error::bug("rows cannot be written ahead")),
+        };
+        writer.write(rows)
+    }
+}
+
+fn unreadable(error: &std::io::Error) -> ReadFault {
+    ReadFault::Unreadable(FileFault::new(ParkReason::Unreadable, error.to_string()))
+}
