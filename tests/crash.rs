@@ -222,8 +222,8 @@ fn rejects_of_a_file_that_goes_away_after_a_crash_go_too() {
     let loader = TestLoader::orders();
     loader.drop_file("gone.jsonl", "no record\nnor this\n");
     loader.drop_file("stays.jsonl", FILES[2].1);
-    // Reconcile, plan, quarantine.
-    let switch = CrashSwitch::stop_at(2);
+    // Reconcile, plan, decode, quarantine.
+    let switch = CrashSwitch::stop_at(3);
     assert!(loader.try_run(&switch).is_err());
     assert_eq!(
         switch.reached().last(),

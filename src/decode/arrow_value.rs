@@ -98,6 +98,11 @@ impl<'a> FieldValue<'a> for ArrowValue<'a> {
         }
     }
 
+    fn written_text(&self) -> Option<Cow<'a, str>> {
+        let texts = self.array.as_any().downcast_ref::<StringArray>()?;
+        Some(Cow::Borrowed(texts.value(self.row)))
+    }
+
     fn inferred(&self, _reader: &ValueReader) -> DataType {
         delta_type(self.array.data_type())
     }

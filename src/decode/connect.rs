@@ -41,6 +41,13 @@ impl<'a> FieldValue<'a> for ColumnValue<'a> {
         }
     }
 
+    fn written_text(&self) -> Option<Cow<'a, str>> {
+        match self {
+            ColumnValue::Json(token) => token.written_text(),
+            ColumnValue::Connect(..) | ColumnValue::Made(_) => None,
+        }
+    }
+
     fn inferred(&self, _reader: &ValueReader) -> DataType {
         match self {
             ColumnValue::Json(token) => infer::json_type(token),

@@ -40,6 +40,10 @@ impl<'a> FieldValue<'a> for CsvValue<'a> {
         reader.text(&self.text, data_type)
     }
 
+    fn written_text(&self) -> Option<Cow<'a, str>> {
+        Some(self.text.clone())
+    }
+
     fn inferred(&self, reader: &ValueReader) -> DataType {
         // The empty text is NULL in every type but STRING, so it says nothing about the type.
         if self.text.is_empty() {

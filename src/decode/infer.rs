@@ -32,6 +32,16 @@ pub(super) fn text_type(text: &str, reader: &ValueReader) -> DataType {
     }
 }
 
+/// Whether a text that reads as a number of this type is written as programs write such numbers, so that it can be made
+/// again from the number.
+pub(super) fn is_written_as_number(text: &str, data_type: &DataType) -> bool {
+    if !data_type.is_floating() {
+        return is_canonical_number(text);
+    }
+    let digits = text.split(['e', 'E']).next().unwrap_or(text);
+    is_canonical_number(digits) || !text.contains(|sign: char| sign.is_ascii_digit())
+}
+
 /// No needless sign or zero in front, no exponent.
 fn is_canonical_number(text: &str) -> bool {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
@@ -64,6 +74,7 @@ fn number_type(text: &str) -> DataType {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::testing::{Case, column, rejects};
     use crate::decode::time::TimeFormats;
     use crate::decode::token::one_value;
     use crate::schema::ddl_type;
@@ -113,5 +124,26 @@ mod tests {
         ] {
             assert_eq!(ddl_type(&text_type(text, &reader)), ddl, "{text:?}");
         }
+    }
+
+    #[test]
+    fn texts_that_are_no_plain_numbers_stay_out_of_columns_without_a_hint() {
+        use crate::change::RejectReason::TypeMismatch;
+        let text = "zip,ratio\n7,1e-05\n007,1\n+7,1\n1e3,1\n8,NaN\n9,01\n5.0,-2.50\n";
+        let mut case = Case::csv("zip BIGINT, ratio DOUBLE");
+        assert_eq!(rejects(&case.read(text)), []);
+        case.settings.schema_hints = String::new();
+        let decoded = case.read(text);
+        let refused = [2, 3, 4, 6].map(|row| (row, TypeMismatch));
+        assert_eq!(rejects(&decoded), refused);
+        assert_eq!(column(&decoded, "zip"), ["7", "8", "5"]);
+        assert_eq!(
+            decoded.rejects[0].detail,
+            "column zip: \"007\" is a text that no number would keep; give the column a hint to take it (BIGINT)"
+        );
+        let json = "{\"zip\":\"007\"}\n{\"zip\":\"9\"}\n{\"zip\":1e3}\n";
+        let mut case = Case::json("zip BIGINT");
+        case.settings.schema_hints = String::new();
+        assert_eq!(rejects(&case.read(json)), [(1, TypeMismatch)]);
     }
 }

@@ -13,6 +13,7 @@ use super::{RECORD_BYTES_MAX, infer};
 use crate::change::{FileFault, RejectReason};
 use crate::settings::SourceSettings;
 use arrow::datatypes::DataType;
+use std::borrow::Cow;
 
 impl<'a> FieldValue<'a> for Token<'a> {
     const IS_TYPED: bool = false;
@@ -23,6 +24,10 @@ impl<'a> FieldValue<'a> for Token<'a> {
 
     fn cell(&self, data_type: &DataType, reader: &mut ValueReader) -> Result<Cell<'a>, Misfit> {
         reader.json(self, data_type)
+    }
+
+    fn written_text(&self) -> Option<Cow<'a, str>> {
+        matches!(self, Token::Text { .. }).then(|| self.text())
     }
 
     fn inferred(&self, _reader: &ValueReader) -> DataType {
@@ -199,8 +204,12 @@ fn syntax_fault(unit: &str, record: &str, fault: &SyntaxFault) -> RecordFault {
             feeds + 1
         ),
     };
+    // An object that its line does not end may go on in the next one.
+    let goes_on = fault.at >= record.trim_ascii_end().len() && record.contains('{');
     let hint = match fault.reason {
-        RejectReason::NotAnObject if unit == "line" => {
+        RejectReason::NotAnObject | RejectReason::Malformed
+            if unit == "line" && (goes_on || fault.reason == RejectReason::NotAnObject) =>
+        {
             "; is the file JSON lines, one object per line? Other documents need json.multi_line = true"
         }
         _ => "",

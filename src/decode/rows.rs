@@ -5,6 +5,7 @@
 
 use super::columns::Column;
 use super::encoding::Origin;
+use super::infer::is_written_as_number;
 use super::own::OwnColumns;
 use super::text::{json_text, shorten};
 use super::token::Token;
@@ -15,7 +16,9 @@ use crate::change::{
     SNAPSHOT_VERSION,
 };
 use crate::envelope::Change;
-use crate::schema::{Lookup, NewColumn, TableSchema, check_column_name, ddl_type, widen};
+use crate::schema::{
+    Lookup, NewColumn, TableSchema, check_column_name, ddl_type, parse_ddl, widen,
+};
 use crate::settings::{
     AbsentColumns, Envelope, OnTypeMismatch, SchemaEvolutionMode, SnapshotVersion, SourceSettings,
     TextEncoding,
@@ -94,6 +97,8 @@ pub(super) struct Rows<'a> {
     mode: SchemaEvolutionMode,
     on_type_mismatch: OnTypeMismatch,
     infers: bool,
+    /// For each column, whether its type is a number that no hint names.
+    is_inferred_number: Vec<bool>,
     /// The formats of values.
     pub(super) reader: ValueReader,
     indices: HashMap<&'a str, usize>,
@@ -147,6 +152,7 @@ impl<'a> Rows<'a> {
             mode: settings.schema_evolution_mode,
             on_type_mismatch: settings.on_type_mismatch,
             infers: settings.infer_column_types,
+            is_inferred_number: inferred_numbers(schema, settings),
             reader,
             indices: fields
                 .iter()
@@ -237,7 +243,8 @@ impl<'a> Rows<'a> {
         }
         let field = self.schema.columns.field(index);
         self.reader.has_unknown_field = false;
-        match value.cell(field.data_type(), &mut self.reader) {
+        let cell = value.cell(field.data_type(), &mut self.reader);
+        match cell.and_then(|cell| self.keeping_text(index, value, cell)) {
             Ok(cell) => {
                 self.slots[index] = cell;
                 if self.reader.has_unknown_field && self.mode != SchemaEvolutionMode::None {
@@ -253,11 +260,33 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Refuses a text that a column without a hint would take as a number of which the text cannot be made again.
+    fn keeping_text<V: FieldValue<'a>>(
+        &self,
+        index: usize,
+        value: &V,
+        cell: Cell<'a>,
+    ) -> Result<Cell<'a>, Misfit> {
+        let data_type = self.schema.columns.field(index).data_type();
+        match value
+            .written_text()
+            .filter(|_| self.is_inferred_number[index])
+        {
+            Some(text) if cell != Cell::Null && !is_written_as_number(&text, data_type) => {
+                Err(Misfit::mismatch(
+                    "is a text that no number would keep; give the column a hint to take it",
+                ))
+            }
+            _ => Ok(cell),
+        }
+    }
+
     /// The value in the form of its column, if it fits wholly.
     pub(super) fn cell(&mut self, index: usize, token: &Token<'a>) -> Option<Cell<'a>> {
         let data_type = self.schema.columns.field(index).data_type();
         self.reader.has_unknown_field = false;
         let cell = self.reader.json(token, data_type).ok()?;
+        let cell = self.keeping_text(index, token, cell).ok()?;
         (!self.reader.has_unknown_field).then_some(cell)
     }
 
@@ -670,6 +699,20 @@ impl<'a> Presence<'a> {
         self.unknown.clear();
         self.is_partial = false;
     }
+}
+
+/// For each column, whether its type is a number that no hint names.
+fn inferred_numbers(schema: &TableSchema, settings: &SourceSettings) -> Vec<bool> {
+    let hints = parse_ddl(&settings.schema_hints).unwrap_or_default();
+    let is_hinted = |name: &str| {
+        hints
+            .iter()
+            .any(|hint| hint.name().eq_ignore_ascii_case(name))
+    };
+    let fields = schema.columns.fields().iter();
+    fields
+        .map(|field| field.data_type().is_numeric() && !is_hinted(field.name()))
+        .collect()
 }
 
 fn snapshot_of(

@@ -92,6 +92,8 @@ pub(super) trait FieldValue<'a> {
     fn is_null(&self) -> bool;
     /// The value in the form of a column of this type.
     fn cell(&self, data_type: &DataType, reader: &mut ValueReader) -> Result<Cell<'a>, Misfit>;
+    /// The value as text, where it came as one that may have another meaning than its column.
+    fn written_text(&self) -> Option<Cow<'a, str>>;
     /// The narrowest type that a new column needs for this value.
     fn inferred(&self, reader: &ValueReader) -> DataType;
     /// The value as JSON text.
