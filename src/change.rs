@@ -220,3 +220,14 @@ pub struct Reject {
     /// The record as delivered; bytes that are not UTF-8 stand as `\xNN`.
     pub raw: String,
 }
+
+/// What a column makes of a value that was rescued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RescuedValue {
+    /// It holds the value.
+    Fits,
+    /// It holds the value but for fields that a STRUCT of its type lacks.
+    FitsInPart,
+    /// It cannot hold the value; the words continue a sentence that begins with it.
+    Unfit(String),
+}

@@ -1,12 +1,21 @@
-//! Single values outside of a file: a text that a person typed, and the values that a refused record shows.
+//! Single values outside of a file: a text that a person typed, the values that a refused record shows, and those that were
+//! rescued.
 //!
-//! They are read by the rules of the loader, so that a typed key is the key of the rows that hold it.
+//! They are read by the rules of the loader, so that a typed key is the key of the rows that hold it, and a rescued value
+//! the one that its file would bring.
 
 use super::columns::Column;
+use super::format::extension_of;
+use super::packing::split_packing;
 use super::reader;
+use super::time::TimeFormats;
 use super::token::{self, Token};
-use super::value::{Cell, ValueReader};
-use crate::settings::{Format, SourceSettings};
+use super::value::{Cell, FieldValue, Misfit, ValueReader};
+use crate::change::{FileFault, RescuedValue};
+use crate::envelope::ColumnValue;
+use crate::envelope::connect::ConnectType;
+use crate::error::{Error, ErrorKind, Result as LoadResult};
+use crate::settings::{Envelope, Format, SourceSettings};
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef};
 
@@ -62,6 +71,106 @@ pub fn shows_columns(settings: &SourceSettings) -> bool {
     settings.format != Format::Csv
 }
 
+impl SourceSettings {
+    /// The format of the file of this name. `Auto` looks at its first bytes too: where the name does not tell, it is JSON.
+    pub(crate) fn format_by_name(&self, path: &str) -> Format {
+        match (self.format, extension_of(split_packing(path).0).as_str()) {
+            (Format::Auto, "csv" | "tsv") => Format::Csv,
+            (Format::Auto, "parquet") => Format::Parquet,
+            (Format::Auto, "avro") => Format::Avro,
+            (Format::Auto, _) => Format::Json,
+            (format, _) => format,
+        }
+    }
+
+    /// A column of rescued values, each of a file of this format; a row without one is NULL, and so is one whose value does
+    /// not fit. Beside it stands for each row what became of its value.
+    pub(crate) fn rescued_column(
+        &self,
+        data_type: &DataType,
+        values: &[Option<(Format, Token<'_>)>],
+    ) -> LoadResult<(ArrayRef, Vec<Option<RescuedValue>>)> {
+        let mut readers = RescuedReaders::of(self)?;
+        let mut column = Column::new(data_type);
+        let mut became = Vec::with_capacity(values.len());
+        for value in values {
+            let (cell, fate) = match value {
+                None => (Cell::Null, None),
+                Some((format, token)) => match readers.read(*format, token, data_type) {
+                    Ok((cell, false)) => (cell, Some(RescuedValue::Fits)),
+                    Ok((cell, true)) => (cell, Some(RescuedValue::FitsInPart)),
+                    Err(misfit) => {
+                        let why = misfit.why.into_owned();
+                        (Cell::Null, Some(RescuedValue::Unfit(why)))
+                    }
+                },
+            };
+            column.push(cell);
+            became.push(fate);
+        }
+        let column = column.finish("rescued");
+        let too_large = |fault: FileFault| Error::new(ErrorKind::Input, fault.detail);
+        Ok((column.map_err(too_large)?, became))
+    }
+}
+
+/// Reads rescued values in the ways of the formats that they came from.
+struct RescuedReaders {
+    json: ValueReader,
+    csv: ValueReader,
+    /// Of the formats whose values have types.
+    typed: ValueReader,
+    is_debezium: bool,
+}
+
+impl RescuedReaders {
+    fn of(settings: &SourceSettings) -> LoadResult<Self> {
+        let made = |date: &Option<String>, timestamp: &Option<String>| {
+            reader(date.as_deref(), timestamp.as_deref())
+                .map_err(|fault| Error::settings(fault.detail))
+        };
+        let (json, csv) = (&settings.json, &settings.csv);
+        Ok(RescuedReaders {
+            json: made(&json.date_format, &json.timestamp_format)?,
+            csv: made(&csv.date_format, &csv.timestamp_format)?,
+            typed: ValueReader::new(TimeFormats::default()),
+            is_debezium: settings.envelope == Envelope::Debezium,
+        })
+    }
+
+    /// The value, and whether it has fields that the type lacks.
+    fn read<'a>(
+        &mut self,
+        format: Format,
+        token: &Token<'a>,
+        data_type: &DataType,
+    ) -> Result<(Cell<'a>, bool), Misfit> {
+        let is_text = matches!(token, Token::Text { .. });
+        let reader = match format {
+            Format::Json | Format::Auto => &mut self.json,
+            Format::Csv => &mut self.csv,
+            Format::Parquet | Format::Avro => &mut self.typed,
+        };
+        reader.has_unknown_field = false;
+        let cell = match format {
+            // An empty field is the empty text in a STRING column alone.
+            Format::Csv if token.written().is_empty() && *data_type != DataType::Utf8 => Cell::Null,
+            // A text of these formats may be JSON, for a column that nests.
+            Format::Csv | Format::Parquet | Format::Avro if is_text => {
+                reader.text(&token.text(), data_type)?
+            }
+            Format::Json if self.is_debezium => {
+                let value = ColumnValue::Connect(*token, ConnectType::Unknown);
+                value.cell(data_type, reader)?
+            }
+            Format::Json | Format::Auto | Format::Csv | Format::Parquet | Format::Avro => {
+                reader.json(token, data_type)?
+            }
+        };
+        Ok((cell, reader.has_unknown_field))
+    }
+}
+
 /// For ISO 8601, then for the formats of the source where it has some.
 fn readers(settings: &SourceSettings) -> Vec<ValueReader> {
     let (json, csv) = (&settings.json, &settings.csv);
@@ -88,6 +197,7 @@ mod tests {
     use super::super::testing;
     use super::*;
     use crate::schema::parse_ddl;
+    use arrow::array::Array;
     use arrow::util::display::array_value_to_string;
 
     fn fields(ddl: &str) -> Vec<FieldRef> {
@@ -172,5 +282,107 @@ mod tests {
         assert_eq!(shown(whole, key, Format::Csv), None);
         let values = Some(vec!["1".to_string(), "a".to_string()]);
         assert_eq!(shown(whole, key, Format::Json), values);
+    }
+
+    /// What a rescued value becomes in a column of this type.
+    fn moved(
+        format: Format,
+        json: &str,
+        ddl: &str,
+        settings: &SourceSettings,
+    ) -> Result<(String, bool), String> {
+        let field = &fields(&format!("c {ddl}"))[0];
+        let token = token::one_value(json).unwrap();
+        let values = [None, Some((format, token))];
+        let (column, became) = settings.rescued_column(field.data_type(), &values).unwrap();
+        assert_eq!((column.len(), became[0].is_none()), (2, true));
+        assert!(column.is_null(0));
+        let text = match column.is_valid(1) {
+            true => array_value_to_string(&column, 1).unwrap(),
+            false => "NULL".to_string(),
+        };
+        match &became[1] {
+            Some(RescuedValue::Fits) => Ok((text, true)),
+            Some(RescuedValue::FitsInPart) => Ok((text, false)),
+            Some(RescuedValue::Unfit(why)) => Err(why.clone()),
+            None => panic!("the value became nothing"),
+        }
+    }
+
+    #[test]
+    fn rescued_value_that_its_file_would_not_bring_stays() {
+        let mut settings = testing::settings(Format::Json);
+        for (format, json, ddl, why) in [
+            (Format::Json, "\"\"", "BIGINT", "is not a number"),
+            (
+                Format::Json,
+                "\"[1]\"",
+                "ARRAY<INT>",
+                "is neither an object nor an array",
+            ),
+            (
+                Format::Json,
+                "1.005",
+                "DECIMAL(10,2)",
+                "has more than 2 decimal places",
+            ),
+            (
+                Format::Json,
+                "20240131",
+                "DATE",
+                "is a number and not a date",
+            ),
+            (Format::Csv, "\"[x]\"", "ARRAY<INT>", "is not JSON"),
+            (
+                Format::Parquet,
+                "\"2024-01-31T00:00:00\"",
+                "TIMESTAMP",
+                "has no offset from UTC",
+            ),
+        ] {
+            let moved = moved(format, json, ddl, &settings);
+            assert_eq!(moved, Err(why.to_string()), "{json} {ddl}");
+        }
+        settings.envelope = Envelope::Debezium;
+        let why = "is a number, and the record has no schema that says what it counts";
+        let moved = moved(Format::Json, "1706659200000", "TIMESTAMP", &settings);
+        assert_eq!(moved, Err(why.to_string()));
+    }
+
+    #[test]
+    fn rescued_value_is_read_as_in_a_file_of_its_format() {
+        let mut settings = testing::settings(Format::Auto);
+        settings.json.date_format = Some("%d.%m.%Y".into());
+        settings.csv.date_format = Some("%d/%m/%Y".into());
+        for (path, json, ddl, value, is_whole) in [
+            ("a.json", "\"31.01.2024\"", "DATE", "2024-01-31", true),
+            ("a.CSV.gz", "\"31/01/2024\"", "DATE", "2024-01-31", true),
+            ("a.parquet", "\"2024-01-31\"", "DATE", "2024-01-31", true),
+            ("a.tsv", "\"\"", "BIGINT", "NULL", true),
+            ("a.tsv", "\"\"", "STRING", "", true),
+            ("a.csv", "\"[1, null]\"", "ARRAY<INT>", "[1, ]", true),
+            ("a.avro", "\"[1]\"", "ARRAY<INT>", "[1]", true),
+            ("a.log", "{\"x\":1}", "STRUCT<x: INT>", "{x: 1}", true),
+            (
+                "a.log",
+                "{\"x\":1,\"y\":2}",
+                "STRUCT<x: INT>",
+                "{x: 1}",
+                false,
+            ),
+            ("a.log", "\"\\u0041\\n\"", "STRING", "A\n", true),
+            ("a.log", "1.10", "STRING", "1.10", true),
+        ] {
+            let moved = moved(settings.format_by_name(path), json, ddl, &settings);
+            assert_eq!(
+                moved,
+                Ok((value.to_string(), is_whole)),
+                "{path} {json} {ddl}"
+            );
+        }
+        settings.envelope = Envelope::Debezium;
+        settings.json.date_format = None;
+        let days = moved(Format::Json, "19753", "DATE", &settings);
+        assert_eq!(days, Ok(("2024-01-31".to_string(), true)));
     }
 }
