@@ -231,12 +231,12 @@ pub(crate) struct ResetArgs {
     pub(crate) settings: LoadFlags,
 }
 
-/// Make silver again from bronze, or the checkpoint from bronze
+/// Make silver or the checkpoint again from bronze, or fill columns of bronze from its rescued data
 #[derive(Args, Debug)]
 pub(crate) struct RebuildArgs {
     /// Name of the pipeline
     pub(crate) pipeline: String,
-    /// What to make again
+    /// What to make again; rescued moves values of `_rescued_data` to the columns that can hold them now
     pub(crate) what: RebuildTarget,
     /// Do not ask
     #[arg(long, short)]
@@ -250,6 +250,7 @@ pub(crate) struct RebuildArgs {
 pub(crate) enum RebuildTarget {
     Silver,
     Checkpoint,
+    Rescued,
 }
 
 /// Audit: files are bronze rows, silver is the fold of bronze

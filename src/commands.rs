@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod change;
 pub(crate) mod explain;
 pub(crate) mod init;
+pub(crate) mod rebuild;
 pub(crate) mod report;
 pub(crate) mod run;
 

@@ -17,6 +17,7 @@ mod log;
 mod maintain;
 mod protocol;
 mod read;
+mod rewrite;
 mod state;
 mod stats;
 mod write;
@@ -33,6 +34,7 @@ pub use maintain::{
     compaction_is_due, log_checkpoint_is_due, vacuum,
 };
 pub use read::{FileScan, ScannedRows};
+pub use rewrite::rewrite;
 pub use state::DataFile;
 pub use stats::{ColumnRange, StatValue};
 pub use write::RowWriter;

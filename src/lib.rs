@@ -27,6 +27,7 @@
 //! [`landing`], [`checkpoint`], [`bronze`](mod@bronze) and [`silver`] do not know each other; they meet in [`protocol`].
 
 mod agreement;
+pub mod backfill;
 pub mod batch;
 pub mod bronze;
 pub mod change;

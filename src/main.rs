@@ -54,7 +54,7 @@ async fn dispatch(command: Checked, messages: Messages) -> Result<ExitCode> {
         }
         Checked::Quarantine(quarantine) => read::quarantine(quarantine).await?,
         Checked::Reset(reset) => commands::change::reset(reset, messages).await?,
-        Checked::Rebuild(rebuild) => commands::change::rebuild(rebuild, messages).await?,
+        Checked::Rebuild(rebuild) => commands::rebuild::rebuild(rebuild, messages).await?,
         Checked::Maintain(maintain) => commands::change::maintain(maintain, messages).await?,
         Checked::Init(init) => commands::init::init(&init, messages)?,
         Checked::Changes(changes) => read::changes(changes).await?,

@@ -1,8 +1,7 @@
-//! `reset`, `rebuild`, `quarantine --retry`, `maintain`: commands that change tables or the checkpoint.
+//! `reset`, `quarantine --retry`, `maintain`: commands that change tables or the checkpoint.
 
 use super::counted;
-use crate::cli::RebuildTarget;
-use crate::cli::checked::{Maintain, Quarantine, Rebuild, Reset, ResetWhich};
+use crate::cli::checked::{Maintain, Quarantine, Reset, ResetWhich};
 use crate::message::{Level, Messages, confirm};
 use crate::output;
 use landfall::checkpoint::{FileRecord, Selector};
@@ -11,7 +10,6 @@ use landfall::crash::CrashSwitch;
 use landfall::error::Result;
 use landfall::maintain::{MaintainReport, maintain as keep_up};
 use landfall::protocol::Pipeline;
-use landfall::rebuild::{rebuild_checkpoint, rebuild_silver};
 use landfall::reset::ResetPlan;
 use landfall::settings::PipelineSettings;
 use std::collections::BTreeSet;
@@ -52,61 +50,6 @@ pub(crate) async fn reset(command: Reset, messages: Messages) -> Result<()> {
     ))
 }
 
-/// Makes silver or the checkpoint again.
-pub(crate) async fn rebuild(command: Rebuild, messages: Messages) -> Result<()> {
-    let pipeline = &command.pipeline;
-    let (what, question) = match command.what {
-        RebuildTarget::Silver => (
-            "silver",
-            format!("fold all of bronze into silver of {} again?", pipeline.name),
-        ),
-        RebuildTarget::Checkpoint => (
-            "checkpoint",
-            format!(
-                "make the checkpoint of {} again from its tables?",
-                pipeline.name
-            ),
-        ),
-    };
-    if !confirm(&question, command.yes)? {
-        messages.say(Level::Warning, "nothing was changed");
-        return Ok(());
-    }
-    let text = match command.what {
-        RebuildTarget::Silver => {
-            let commit = rebuild_silver(pipeline, &SystemClock, &CrashSwitch::default()).await?;
-            let counters = commit.counters;
-            format!(
-                "{what} of {} is the fold of bronze version {}: {} inserted, {} updated, {} deleted{}\n",
-                pipeline.name,
-                commit.bronze_version,
-                counters.rows_inserted,
-                counters.rows_updated,
-                counters.rows_deleted,
-                match counters.rows_left_out {
-                    0 => String::new(),
-                    rows => format!(
-                        ", {} no events by the rules of silver",
-                        counted(rows, "row")
-                    ),
-                }
-            )
-        }
-        RebuildTarget::Checkpoint => {
-            let rebuilt = rebuild_checkpoint(pipeline, &SystemClock).await?;
-            let kept = rebuilt.kept_as.map_or_else(String::new, |path| {
-                format!("; the old one is kept as {}", path.display())
-            });
-            format!(
-                "{what} of {} knows {}{kept}\n",
-                pipeline.name,
-                counted(rebuilt.files, "file")
-            )
-        }
-    };
-    output::print_text(&text)
-}
-
 /// Forgets the files that have refused records, so that the next run loads them again.
 pub(crate) async fn retry(command: &Quarantine, messages: Messages) -> Result<()> {
     let refused = super::report::refused(&command.pipeline).await?;
@@ -145,7 +88,8 @@ pub(crate) async fn maintain(command: Maintain, messages: Messages) -> Result<()
     Ok(())
 }
 
-async fn open(settings: &PipelineSettings, messages: Messages) -> Result<Pipeline> {
+/// Opens a pipeline, and says what that mended.
+pub(super) async fn open(settings: &PipelineSettings, messages: Messages) -> Result<Pipeline> {
     let opened = Pipeline::open(
         settings.clone(),
         Arc::new(SystemClock),
