@@ -5,6 +5,7 @@
 //! plan of it is kept: the tables tell what is left to do, so that a repeat does the rest, and nothing where all is done.
 
 mod fill;
+mod original;
 mod tally;
 
 pub use tally::{FilledColumn, LeftField};
@@ -19,6 +20,7 @@ use crate::protocol::{BatchReport, Pipeline, with_hints};
 use crate::settings::PipelineSettings;
 use arrow::datatypes::{Schema, SchemaRef};
 use fill::Filler;
+use original::Originals;
 use std::sync::Arc;
 use tally::Tally;
 
@@ -59,9 +61,12 @@ impl Pipeline {
         let bronze = self.bronze.as_ref();
         let bronze = bronze.ok_or_else(|| no_bronze(&self.settings))?;
         let filler = Filler::new(self.backfill_schema(bronze), &self.settings);
+        let originals = Originals::of(&self.checkpoint, self.schema(), &self.settings.source)?;
         let table = bronze.table();
         let files: Vec<&DataFile> = table.files().collect();
-        let tallies = in_parallel(files.len(), |file| tally_of(table, files[file], &filler))?;
+        let tallies = in_parallel(files.len(), |file| {
+            tally_of(table, files[file], &filler, &originals)
+        })?;
         let (mut whole, mut data_files) = (Tally::default(), Vec::new());
         for (file, tally) in files.iter().zip(tallies) {
             if tally.rows > 0 {
@@ -102,9 +107,11 @@ impl Pipeline {
         let bronze = bronze.ok_or_else(|| no_bronze(&self.settings))?;
         let schema = self.backfill_schema(bronze);
         let filler = Filler::new(schema.clone(), &self.settings);
+        let originals = Originals::of(&self.checkpoint, self.schema(), &self.settings.source)?;
+        let mut originals = originals.reader();
         let bronze = self.bronze.as_mut();
         let table = bronze.ok_or_else(|| no_bronze(&self.settings))?.table_mut();
-        let mut filled = |rows: &_| filler.filled(rows);
+        let mut filled = |rows: &_| filler.filled(rows, &mut originals);
         let outcome = delta::rewrite(table, &schema, data_files, &mut filled, &self.crash).await?;
         if outcome == CommitOutcome::Conflict {
             table.reload().await?;
@@ -125,7 +132,12 @@ impl Pipeline {
 }
 
 /// What becomes of the rescued data of one data file. Only the columns that it names are read.
-fn tally_of(table: &Table, file: &DataFile, filler: &Filler<'_>) -> Result<Tally> {
+fn tally_of(
+    table: &Table,
+    file: &DataFile,
+    filler: &Filler<'_>,
+    originals: &Originals,
+) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut columns = vec![
         RESCUED_DATA.to_owned(),
@@ -142,9 +154,10 @@ fn tally_of(table: &Table, file: &DataFile, filler: &Filler<'_>) -> Result<Tally
             }
         }
     }
+    let mut originals = originals.reader();
     if is_rescued {
         for scanned in table.scan(file, &columns)? {
-            filler.count(&scanned?.rows, &mut tally)?;
+            filler.count(&scanned?.rows, &mut originals, &mut tally)?;
         }
     }
     Ok(tally)

@@ -9,10 +9,14 @@ mod common;
 #[path = "common/program.rs"]
 mod program;
 
+use arrow::array::{
+    ArrayRef, BinaryArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray,
+};
 use common::TestLoader;
 use landfall::crash::{CrashPoint, CrashSwitch};
 use landfall::error::Result;
 use landfall::protocol::Pipeline;
+use parquet::arrow::ArrowWriter;
 use program::{HINTS, Program, code, stderr, stdout};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -336,6 +340,29 @@ fn history_is_as_if_the_column_had_always_been_there() {
 }
 
 #[test]
+fn bronze_alone_is_filled_and_a_loader_at_work_is_not_disturbed() {
+    let program = Program::new(&source(HINTS, ""), "", "");
+    program.drop_and_load("a.jsonl", order(1, 1, ",\"points\":7"));
+    program.set(&source(&with(", points BIGINT"), ""), "", "");
+    let mut watching = program.watch();
+    watching.until("the run holds the checkpoint", || {
+        program.status()["running"]["pid"].is_i64()
+    });
+    let output = program.call(&["rebuild", "orders", "rescued", "--yes"]);
+    assert_eq!(code(&output), 4, "{}", stderr(&output));
+    assert!(watching.is_running());
+    assert_eq!(watching.end(), Some(0));
+    let said = rebuild(&program);
+    assert!(
+        said.ends_with("bronze of orders is at version 2\n"),
+        "{said}"
+    );
+    assert_eq!(column(&program, "points"), [(json!(7), Value::Null)]);
+    program.assert_sound();
+    assert!(rebuild(&program).ends_with("nothing was changed\n"));
+}
+
+#[test]
 fn column_that_a_record_carried_counts_as_carried() {
     let keep = "absent_columns = \"keep\"";
     let program = Program::new(&source(HINTS, keep), "", &silver(""));
@@ -406,6 +433,97 @@ fn fields_of_csv_are_read_as_fields() {
             json!(rest)
         ]
     );
+    assert_as_loaded_again(&program);
+}
+
+fn parquet(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, rows.schema(), None).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+#[test]
+fn values_of_parquet_are_read_from_their_file_while_it_is_there() {
+    let parquet_source =
+        |hints: &str| format!("format = \"parquet\"\nschema_hints = \"{hints}\"\n{RESCUE}");
+    let hints = "op STRING, order_id BIGINT, seq BIGINT";
+    let bytes = |key: i64| {
+        parquet(vec![
+            ("op", Arc::new(StringArray::from(vec!["I", "I"])) as _),
+            (
+                "order_id",
+                Arc::new(Int64Array::from(vec![key, key + 1])) as _,
+            ),
+            ("seq", Arc::new(Int64Array::from(vec![1, 1])) as _),
+            ("ratio", Arc::new(Float32Array::from(vec![0.1, 0.5])) as _),
+            ("price", Arc::new(Float64Array::from(vec![2.5, 3.0])) as _),
+            (
+                "note",
+                Arc::new(BinaryArray::from(vec![b"abc".as_slice(), b"\xff"])) as _,
+            ),
+        ])
+    };
+    let program = Program::new(&parquet_source(hints), "", &silver(""));
+    program.drop_file("a.parquet", bytes(1));
+    program.drop_and_load("gone.parquet", bytes(3));
+    std::fs::remove_file(program.landing("gone.parquet")).unwrap();
+    let hints = format!("{hints}, ratio DOUBLE, price DECIMAL(10,2), note STRING");
+    program.set(&parquet_source(&hints), "", &silver(""));
+    let said = rebuild(&program);
+    assert!(said.contains("note: 1 value stays rescued, the first in a.parquet, row 2: \"/w==\" does not fit by the type that its file gives it"), "{said}");
+    assert!(
+        said.contains("price: 1 value stays rescued, the first in a.parquet, row 1"),
+        "{said}"
+    );
+    let rows = loaded_rows(&program);
+    let values = |row: usize| ["ratio", "price", "note"].map(|name| rows[row][name].clone());
+    assert_eq!(
+        values(0),
+        [json!(f64::from(0.1_f32)), Value::Null, json!("abc")]
+    );
+    assert_eq!(values(1), [json!(0.5), json!("3.00"), Value::Null]);
+    // Of the file that is gone there is the JSON text.
+    assert_eq!(values(2), [json!(0.1), json!("2.50"), json!("YWJj")]);
+    program.assert_sound();
+    let output = program.call(&["reset", "orders", "--files", "a.parquet", "--yes"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    program.load();
+    assert_eq!(loaded_rows(&program), rows);
+}
+
+#[test]
+fn values_of_a_change_with_a_schema_are_read_by_it() {
+    let debezium = |hints: &str| source(hints, "envelope = \"debezium\"");
+    let change = |key: i64, lsn: i64, more: &str, fields: &str| {
+        format!(
+            "{{\"schema\":{{\"fields\":[{{\"field\":\"after\",\"fields\":[{fields}]}}]}},\"payload\":{{\"op\":\"c\",\
+             \"after\":{{\"order_id\":{key}{more}}},\"source\":{{\"lsn\":{lsn}}}}}}}\n"
+        )
+    };
+    let fields = "{\"field\":\"order_id\",\"type\":\"int64\"},\
+        {\"field\":\"amount\",\"type\":\"bytes\",\"name\":\"org.apache.kafka.connect.data.Decimal\",\
+         \"parameters\":{\"scale\":\"2\"}},\
+        {\"field\":\"day\",\"type\":\"int32\",\"name\":\"io.debezium.time.Date\"}";
+    let program = Program::new(&debezium("order_id BIGINT"), "", "keys = [\"order_id\"]");
+    program.drop_and_load(
+        "a.jsonl",
+        change(1, 1, ",\"amount\":\"AJY=\",\"day\":19753", fields)
+            + &change(2, 2, ",\"amount\":null,\"day\":19754", fields),
+    );
+    program.set(
+        &debezium("order_id BIGINT, amount DECIMAL(10,2), day STRING"),
+        "",
+        "keys = [\"order_id\"]",
+    );
+    rebuild(&program);
+    assert_eq!(
+        column(&program, "amount"),
+        [(json!("1.50"), Value::Null), (Value::Null, Value::Null)]
+    );
+    assert_eq!(column(&program, "day")[1].0, json!("2024-02-01"));
     assert_as_loaded_again(&program);
 }
 

@@ -1,5 +1,6 @@
 //! Fills columns of rows from their rescued data, without a look at any other row.
 
+use super::original::{Found, OriginalReader};
 use super::tally::{Place, Tally};
 use crate::change::{FILE_PATH, FILE_ROW, RESCUED_DATA, RescuedValue};
 use crate::decode::{Member, Token, json_text, members, one_value, shorten, text_type};
@@ -43,10 +44,11 @@ struct Rows<'a> {
     numbers: &'a Int64Array,
     /// The fields of each row's rescued data; none where it has none that can be read.
     fields: Vec<Vec<Member<'a>>>,
+    found: Found,
 }
 
 /// The values that each row has for one column.
-type Values<'a> = Vec<Option<(Format, Token<'a>)>>;
+pub(super) type Values<'a> = Vec<Option<(Format, Token<'a>)>>;
 
 /// What changes in each row.
 struct Moves {
@@ -86,8 +88,12 @@ impl<'a> Filler<'a> {
     }
 
     /// All columns of the rows, filled.
-    pub(super) fn filled(&self, rows: &RecordBatch) -> Result<RecordBatch> {
-        let mut filled = self.fill_columns(rows, &mut Tally::default())?;
+    pub(super) fn filled(
+        &self,
+        rows: &RecordBatch,
+        originals: &mut OriginalReader<'_>,
+    ) -> Result<RecordBatch> {
+        let mut filled = self.fill_columns(rows, originals, &mut Tally::default())?;
         let fields = self.schema.columns.fields();
         let column = |(index, field): (usize, &FieldRef)| match filled.remove(&index) {
             Some(column) => column,
@@ -98,17 +104,29 @@ impl<'a> Filler<'a> {
     }
 
     /// Counts what becomes of the rescued data of rows, which have the columns that it names.
-    pub(super) fn count(&self, rows: &RecordBatch, tally: &mut Tally) -> Result<()> {
-        self.fill_columns(rows, tally).map(|_| ())
+    pub(super) fn count(
+        &self,
+        rows: &RecordBatch,
+        originals: &mut OriginalReader<'_>,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        self.fill_columns(rows, originals, tally).map(|_| ())
     }
 
     /// The columns that change, by their place, and what becomes of each value.
     fn fill_columns(
         &self,
         batch: &RecordBatch,
+        originals: &mut OriginalReader<'_>,
         tally: &mut Tally,
     ) -> Result<BTreeMap<usize, ArrayRef>> {
-        let rows = Rows::of(batch, tally)?;
+        let mut rows = Rows::of(batch, tally)?;
+        let with_fields = rows.fields.iter().enumerate().map(|(row, fields)| {
+            let place = rows.place(row);
+            let has_column = || fields.iter().any(|(name, _)| self.column_for(name).is_ok());
+            has_column().then_some((place.file_path, place.file_row))
+        });
+        rows.found = originals.find(with_fields);
         let count = batch.num_rows();
         let mut moves = Moves {
             gone: vec![Vec::new(); count],
@@ -169,7 +187,8 @@ impl<'a> Filler<'a> {
         let field = &self.schema.columns.fields()[column];
         let name = field.name();
         let old = column_or_null(rows.batch, field);
-        let (new, became) = self.source.rescued_column(field.data_type(), values)?;
+        let (new, mut became) = self.source.rescued_column(field.data_type(), values)?;
+        let new = rows.found.correct(name, values, new, &mut became)?;
         let mut gains = vec![false; values.len()];
         for (row, (value, became)) in values.iter().zip(became).enumerate() {
             let (Some((_, token)), Some(became)) = (value, became) else {
@@ -258,6 +277,7 @@ impl<'a> Rows<'a> {
             paths: texts(batch, FILE_PATH)?,
             numbers: numbers.ok_or_else(|| lacks(FILE_ROW))?,
             fields: Vec::with_capacity(batch.num_rows()),
+            found: Found::default(),
         };
         tally.rescued_rows += (batch.num_rows() - rows.rescued.null_count()) as u64;
         for row in 0..batch.num_rows() {
@@ -281,7 +301,7 @@ impl<'a> Rows<'a> {
 }
 
 /// The fields of rescued data; nothing where it is no JSON object.
-fn fields_of(text: &str) -> Option<Vec<Member<'_>>> {
+pub(super) fn fields_of(text: &str) -> Option<Vec<Member<'_>>> {
     match one_value(text) {
         Ok(Token::Nested(object)) if object.starts_with('{') => members(object).ok(),
         Ok(_) | Err(_) => None,

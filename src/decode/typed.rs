@@ -83,6 +83,20 @@ impl SourceSettings {
         }
     }
 
+    /// Whether the file of this name may give its values types that their JSON text does not tell.
+    pub(crate) fn has_typed_values(&self, path: &str) -> bool {
+        match self.format {
+            Format::Parquet | Format::Avro => true,
+            Format::Json => self.envelope == Envelope::Debezium,
+            Format::Csv => false,
+            Format::Auto => match extension_of(split_packing(path).0).as_str() {
+                "json" | "jsonl" | "ndjson" => self.envelope == Envelope::Debezium,
+                "csv" | "tsv" => false,
+                _ => true,
+            },
+        }
+    }
+
     /// A column of rescued values, each of a file of this format; a row without one is NULL, and so is one whose value does
     /// not fit. Beside it stands for each row what became of its value.
     pub(crate) fn rescued_column(
