@@ -6,6 +6,7 @@
 
 mod columns;
 mod dialect;
+mod dumps;
 mod folders;
 mod keys;
 mod operations;
@@ -178,12 +179,25 @@ impl Folder {
             )],
             source.lines,
             columns.lines,
+            match roles.is_told || events.column.is_some() {
+                true => Vec::new(),
+                false => dumps::line(&sample).into_iter().collect(),
+            },
         ]
         .concat();
         let silver = [roles.lines, events.lines, except].concat();
         let remarks = [vec![self.seen(&sample)], found, columns.remarks].concat();
         pipelines.push(Pipeline {
-            tables: tables_of(&name, lines, source.csv_lines, silver, roles.is_told),
+            tables: tables_of(
+                &name,
+                lines,
+                [
+                    ("source.csv", source.csv_lines),
+                    ("source.json", source.json_lines),
+                ],
+                silver,
+                roles.is_told,
+            ),
             remarks,
             name,
         });
@@ -240,7 +254,7 @@ fn free_name(name: &str, pipelines: &[Pipeline]) -> String {
 fn tables_of(
     name: &str,
     source: Vec<Line>,
-    csv: Vec<Line>,
+    formats: [(&'static str, Vec<Line>); 2],
     roles: Vec<Line>,
     is_told: bool,
 ) -> Vec<Table> {
@@ -267,8 +281,10 @@ fn tables_of(
         ),
         table("source", source, true),
     ];
-    if !csv.is_empty() {
-        tables.push(table("source.csv", csv, true));
+    for (name, lines) in formats {
+        if !lines.is_empty() {
+            tables.push(table(name, lines, true));
+        }
     }
     tables.push(table(
         "bronze",

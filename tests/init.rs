@@ -188,3 +188,176 @@ fn what_could_not_be_told_is_said_and_bronze_loads_all_the_same() {
     let bronze = landfall(folder.path(), &["show", "in", "bronze", "--json=lines"]);
     assert_eq!(stdout(&bronze).lines().count(), 2);
 }
+
+fn utf16(text: &str) -> Vec<u8> {
+    let units = format!("\u{feff}{text}");
+    units.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+#[test]
+fn documents_and_arrays_are_read_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |id: i64, seq: i64| {
+        format!("{{\n  \"id\": {id},\n  \"name\": \"n{seq}\",\n  \"seq\": {seq}\n}}")
+    };
+    put(folder.path(), "in/pretty.json", record(1, 1));
+    put(
+        folder.path(),
+        "in/array.json",
+        format!("[{},{}]", record(1, 2), record(2, 3)),
+    );
+    put(
+        folder.path(),
+        "in/lines.json",
+        "{\"id\":2,\"name\":\"n4\",\"seq\":4}\n{\"id\":3,\"name\":\"n5\",\"seq\":5}\n",
+    );
+    // Longer than what is looked at, and without a line end.
+    let many: Vec<String> = (6..30_000)
+        .map(|seq| record(3, seq).replace('\n', " "))
+        .collect();
+    put(folder.path(), "in/z.json", format!("[{}]", many.join(",")));
+    let text = proposed_and_run(folder.path(), "in");
+    let line = "\n[pipeline.in.source.json]\nmulti_line = true # sure: 3 of 4 JSON files looked at hold documents";
+    assert!(text.contains(line), "{text}");
+    let row = |id: i64, seq: i64| serde_json::json!({ "id": id, "name": format!("n{seq}"), "seq": seq, "deleted": false });
+    let mut expected = rows(&[row(1, 2), row(2, 4), row(3, 29_999)]);
+    expected.sort();
+    assert_eq!(silver(folder.path(), "in"), expected);
+}
+
+#[test]
+fn texts_in_other_encodings_are_read_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = |last: &str| format!("id;name;seq\r\n1;Zo\u{eb};1\r\n2;\u{20ac};2\r\n{last}");
+    put(folder.path(), "wide/a.csv", utf16(&csv("")));
+    put(
+        folder.path(),
+        "wide/b.csv",
+        utf16(&csv("3;\u{1f600};3\r\n")),
+    );
+    put(
+        folder.path(),
+        "narrow/a.csv",
+        b"code,name,seq\n1,Zo\xeb,1\n2,\x80,2\n",
+    );
+    put(folder.path(), "narrow/ascii.csv", "code,name,seq\n3,x,3\n");
+    let document = "[\n{\"no\": 1, \"name\": \"\u{e9}\", \"seq\": 1},\n{\"no\": 2, \"name\": \"x\", \"seq\": 2}\n]";
+    put(folder.path(), "json/a.json", utf16(document));
+    let proposed = |pipeline: &str, lines: &[&str], names: &[&str]| {
+        let text = proposed_and_run(folder.path(), pipeline);
+        for line in lines {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        let rows = silver(folder.path(), pipeline);
+        let name = |row: &String| {
+            let row: Value = serde_json::from_str(row).unwrap();
+            row["name"].as_str().unwrap().to_string()
+        };
+        let mut found: Vec<String> = rows.iter().map(name).collect();
+        found.sort();
+        assert_eq!(found, names);
+    };
+    proposed(
+        "wide",
+        &[
+            "\n[pipeline.wide.source.csv]\ndelimiter = \";\" # sure",
+            "\nencoding = \"UTF-16\" # sure: 2 of 2 files looked at are UTF-16",
+        ],
+        &["Zo\u{eb}", "\u{20ac}", "\u{1f600}"],
+    );
+    let guess = "\nencoding = \"windows-1252\" # guess: 1 of 2 files looked at are no UTF-8";
+    proposed("narrow", &[guess], &["Zo\u{eb}", "x", "\u{20ac}"]);
+    let both = [
+        "\n[pipeline.json.source.json]\nencoding = \"UTF-16\"",
+        "\nmulti_line = true",
+    ];
+    proposed("json", &both, &["x", "\u{e9}"]);
+}
+
+#[test]
+fn encodings_side_by_side_are_noted_and_none_is_proposed() {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), "in/a.csv", b"id,name,seq\n1,Zo\xeb,1\n");
+    put(folder.path(), "in/b.csv", "id,name,seq\n2,Zo\u{eb},1\n");
+    put(folder.path(), "in/c.csv", utf16("id,name,seq\n3,x,1\n"));
+    let output = landfall(folder.path(), &["init", "in"]);
+    let said = stderr(&output);
+    assert!(
+        said.contains("other than UTF-8 are \"a.csv\", \"c.csv\""),
+        "{said}"
+    );
+    assert!(said.contains("c.csv would be parked"), "{said}");
+    assert!(
+        said.contains("1 record would go to quarantine, the first: a.csv"),
+        "{said}"
+    );
+    assert!(
+        !stdout(&output).contains("\nencoding ="),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn dated_dumps_are_a_comment_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    put(
+        folder.path(),
+        "in/users-2026-01-30.csv",
+        "user_id,name\n1,Ada\n2,Bob\n",
+    );
+    put(
+        folder.path(),
+        "in/users-2026-01-31.csv",
+        "user_id,name\n1,Ada\n3,Cy\n",
+    );
+    let text = proposed_and_run(folder.path(), "in");
+    let line = "\n# snapshot_version = \"file_name\" # guess: each name ends with a date, such as \"users-2026-01-30.csv\"";
+    assert!(text.contains(line), "{text}");
+    // As the comment says: each file is the whole table.
+    let settings = text
+        .lines()
+        .map(|line| line.trim_start_matches("# "))
+        .filter(|line| !line.starts_with("sequence_by") && !line.contains("operations"))
+        .skip_while(|line| !line.starts_with('['))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let whole = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder.path().join("in")).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("in/{}", entry.file_name().to_string_lossy());
+        put(whole.path(), &path, fs::read(entry.path()).unwrap());
+    }
+    fs::write(whole.path().join("landfall.toml"), &settings).unwrap();
+    let run = landfall(whole.path(), &["run", "--available-now"]);
+    assert_eq!(run.status.code(), Some(0), "{settings}{}", stderr(&run));
+    let users: Vec<(i64, bool)> = silver(whole.path(), "in")
+        .iter()
+        .map(|row| serde_json::from_str::<Value>(row).unwrap())
+        .map(|row| {
+            (
+                row["user_id"].as_i64().unwrap(),
+                row["deleted"].as_bool().unwrap(),
+            )
+        })
+        .collect();
+    assert!(
+        users.contains(&(2, true)) && users.contains(&(3, false)),
+        "{users:?}"
+    );
+    // Where an order is told, a dump is none of the guesses.
+    let changes = tempfile::tempdir().unwrap();
+    for day in ["2026-01-30", "2026-01-31"] {
+        put(
+            changes.path(),
+            &format!("in/{day}.csv"),
+            format!("user_id,name,updated_at\n1,Ada,{day}T00:00:00Z\n"),
+        );
+    }
+    let output = landfall(changes.path(), &["init", "in"]);
+    assert!(
+        !stdout(&output).contains("snapshot_version"),
+        "{}",
+        stdout(&output)
+    );
+}

@@ -1,18 +1,19 @@
 //! The beginning of a landing file, for a look at what it holds.
 //!
 //! Of a file of any size only a bounded part comes into memory, and of that only whole records are decoded, in the way of
-//! `decode`. What is learned from it is left to the caller.
+//! `decode`. A text that is plainly no UTF-8 is looked at in the encoding that it seems to have. What is learned from it is left
+//! to the caller.
 
 use super::format::{self, FileFormat};
 use super::packing::{Packing, split_packing};
 use super::parquet::{self, Part};
 use super::rows::Rows;
 use super::unpack::{unpack, unpack_front};
-use super::{Decoded, csv, decode, reader};
+use super::{Decoded, csv, decode, json, reader};
 use super::{avro, encoding};
 use crate::change::{FileFault, ParkReason};
 use crate::schema::TableSchema;
-use crate::settings::{CsvSettings, Format, SourceSettings};
+use crate::settings::{CsvSettings, Format, SourceSettings, TextEncoding};
 use bytes::Bytes;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -35,8 +36,12 @@ pub struct Head {
 
 #[derive(Debug)]
 enum Content {
-    /// Unpacked.
-    Text { bytes: Bytes, is_whole: bool },
+    /// Unpacked; with its text, where that seems to be in another encoding than UTF-8.
+    Text {
+        bytes: Bytes,
+        is_whole: bool,
+        recoded: Option<(TextEncoding, Bytes)>,
+    },
     /// Its footer stands at its end, so the file stays open.
     Parquet(File),
 }
@@ -81,15 +86,32 @@ impl Head {
         self.packing.map(Packing::word)
     }
 
-    /// How the loader reads the file by its name and first bytes alone.
+    /// The encoding that the text seems to have; UTF-8 also where it is no text.
+    pub fn encoding(&self) -> TextEncoding {
+        match &self.content {
+            Content::Text {
+                recoded: Some((encoding, _)),
+                ..
+            } => *encoding,
+            Content::Text { .. } | Content::Parquet(_) => TextEncoding::Utf8,
+        }
+    }
+
+    /// Whether every single-byte encoding, and UTF-8, reads the same text.
+    pub fn is_ascii(&self) -> bool {
+        matches!(&self.content, Content::Text { bytes, .. } if bytes.is_ascii())
+    }
+
+    /// How the loader reads the file by its name and first bytes alone, once its encoding is set.
     pub fn format(&self, settings: &SourceSettings) -> Result<Format, FileFault> {
-        let Content::Text { bytes, .. } = &self.content else {
+        let Content::Text { bytes, recoded, .. } = &self.content else {
             return Ok(Format::Parquet);
         };
-        let settings = SourceSettings {
+        let settings = in_utf8(SourceSettings {
             format: Format::Auto,
             ..settings.clone()
-        };
+        });
+        let bytes = recoded.as_ref().map_or(bytes, |(_, text)| text);
         encoding::utf8_start(bytes)?;
         Ok(
             match format::open(&self.name, bytes.clone(), &settings)?.0 {
@@ -101,10 +123,15 @@ impl Head {
         )
     }
 
-    /// The fields of the first records, read as CSV; none where it is no text in UTF-8.
+    /// The fields of the first records, read as CSV; none where it is no text.
     pub fn csv_records(&self, dialect: &CsvSettings, records_max: usize) -> Vec<Vec<String>> {
         match &self.content {
-            Content::Text { bytes, is_whole } => {
+            Content::Text {
+                bytes,
+                is_whole,
+                recoded,
+            } => {
+                let bytes = recoded.as_ref().map_or(bytes, |(_, text)| text);
                 let end = end_of_records(bytes, *is_whole, dialect.quote, records_max);
                 let records = encoding::utf8_start(bytes)
                     .map(|start| csv::first_records(&bytes[..end], start, dialect, records_max));
@@ -121,25 +148,9 @@ impl Head {
         settings: &SourceSettings,
     ) -> Result<Decoded, FileFault> {
         match &self.content {
-            Content::Text { bytes, is_whole } => {
-                let opened = format::open(&self.name, bytes.clone(), settings)?.0;
-                let quote = match opened {
-                    FileFormat::Csv { .. } => settings.csv.quote,
-                    FileFormat::Json | FileFormat::Parquet | FileFormat::Avro => None,
-                };
-                let end = match opened {
-                    FileFormat::Avro if *is_whole => bytes.len(),
-                    FileFormat::Avro => avro::end_of_blocks(bytes, HEAD_RECORDS_MAX)?,
-                    FileFormat::Json | FileFormat::Csv { .. } | FileFormat::Parquet => {
-                        end_of_records(bytes, *is_whole, quote, HEAD_RECORDS_MAX)
-                    }
-                };
-                if end == 0 && !bytes.is_empty() {
-                    let detail = format!("the first record has more than {HEAD_BYTES_MAX} bytes");
-                    return Err(FileFault::new(ParkReason::TooLarge, detail));
-                }
-                decode(&self.name, bytes.slice(..end), schema, settings)
-            }
+            Content::Text {
+                bytes, is_whole, ..
+            } => self.decode_text(bytes, *is_whole, schema, settings),
             Content::Parquet(file) => {
                 let part = Part {
                     columns_max: HEAD_COLUMNS_MAX,
@@ -155,6 +166,98 @@ impl Head {
     }
 }
 
+impl Head {
+    fn decode_text(
+        &self,
+        bytes: &Bytes,
+        is_whole: bool,
+        schema: &TableSchema,
+        settings: &SourceSettings,
+    ) -> Result<Decoded, FileFault> {
+        let opened = format::open(&self.name, bytes.clone(), settings)?.0;
+        let set = match opened {
+            FileFormat::Csv { .. } => settings.csv.encoding,
+            FileFormat::Json => settings.json.encoding,
+            FileFormat::Parquet | FileFormat::Avro => TextEncoding::Utf8,
+        };
+        if set != TextEncoding::Utf8 {
+            let text = encoding::read(bytes, set)?;
+            let text = text.bytes.slice(text.start..);
+            return self.decode_text(&text, is_whole, schema, &in_utf8(settings.clone()));
+        }
+        let quote = match opened {
+            FileFormat::Csv { .. } => settings.csv.quote,
+            FileFormat::Json | FileFormat::Parquet | FileFormat::Avro => None,
+        };
+        let end = match opened {
+            FileFormat::Json if settings.json.multi_line && !is_whole => {
+                return self.decode_documents(bytes, schema, settings);
+            }
+            FileFormat::Avro if is_whole => bytes.len(),
+            FileFormat::Avro => avro::end_of_blocks(bytes, HEAD_RECORDS_MAX)?,
+            FileFormat::Json | FileFormat::Csv { .. } | FileFormat::Parquet => {
+                end_of_records(bytes, is_whole, quote, HEAD_RECORDS_MAX)
+            }
+        };
+        if end == 0 && !bytes.is_empty() {
+            let detail = format!("the first record has more than {HEAD_BYTES_MAX} bytes");
+            return Err(FileFault::new(ParkReason::TooLarge, detail));
+        }
+        decode(&self.name, bytes.slice(..end), schema, settings)
+    }
+
+    /// The whole records of documents that are cut off.
+    fn decode_documents(
+        &self,
+        bytes: &Bytes,
+        schema: &TableSchema,
+        settings: &SourceSettings,
+    ) -> Result<Decoded, FileFault> {
+        let text = encoding::read(bytes, TextEncoding::Utf8)?;
+        let (date, timestamp) = (&settings.json.date_format, &settings.json.timestamp_format);
+        let values = reader(date.as_deref(), timestamp.as_deref())?;
+        let mut rows = Rows::new(&self.name, schema, settings, values).of_text(text.origin());
+        match json::read_documents(&text.bytes, text.start, settings, &mut rows) {
+            Err(fault) if fault.reason != ParkReason::TruncatedStream => return Err(fault),
+            Ok(()) | Err(_) => {}
+        }
+        let decoded = rows.finish(bytes.clone())?;
+        assert_numbered(&decoded);
+        Ok(decoded)
+    }
+}
+
+fn in_utf8(mut settings: SourceSettings) -> SourceSettings {
+    settings.json.encoding = TextEncoding::Utf8;
+    settings.csv.encoding = TextEncoding::Utf8;
+    settings
+}
+
+/// The encoding that a text seems to have, and the text, where that is not UTF-8.
+fn recoded(bytes: &Bytes, is_whole: bool) -> Option<(TextEncoding, Bytes)> {
+    let encoding = match encoding::utf8_start(bytes) {
+        Err(_) => TextEncoding::Utf16,
+        Ok(start) => match std::str::from_utf8(&bytes[start..]) {
+            Err(fault) if fault.error_len().is_some() || is_whole => {
+                single_byte(&bytes[start..]).then(|| TextEncoding::of_name("windows-1252"))??
+            }
+            Ok(_) | Err(_) => return None,
+        },
+    };
+    let text = encoding::read(bytes, encoding).ok()?;
+    // What is no character stands there as a byte that no text has.
+    let is_text = memchr::memchr(0xFF, &text.bytes).is_none() || encoding == TextEncoding::Utf16;
+    is_text.then(|| (encoding, text.bytes.slice(text.start..)))
+}
+
+/// Whether these bytes, which are no UTF-8, may be a text of one byte a character: without a character of UTF-8 beyond ASCII,
+/// which would not come about by chance, and without control characters.
+fn single_byte(bytes: &[u8]) -> bool {
+    let is_blank = |byte: &u8| b"\t\n\r".contains(byte);
+    bytes.utf8_chunks().all(|chunk| chunk.valid().is_ascii())
+        && bytes.iter().all(|byte| *byte >= b' ' || is_blank(byte))
+}
+
 /// A file that fits is unpacked as the loader does it, so that damage shows.
 fn text(
     path: &str,
@@ -165,12 +268,7 @@ fn text(
     let is_all = front.len() as u64 == size;
     if packing.is_none() || is_all {
         match unpack(path, front.clone(), HEAD_BYTES_MAX) {
-            Ok(bytes) => {
-                return Ok(Content::Text {
-                    bytes,
-                    is_whole: is_all,
-                });
-            }
+            Ok(bytes) => return Ok(of_text(bytes, is_all)),
             Err(fault) if fault.reason != ParkReason::TooLarge => return Err(fault),
             Err(_) => {}
         }
@@ -179,10 +277,15 @@ fn text(
         Some(packing) => unpack_front(&front, packing, HEAD_BYTES_MAX).into(),
         None => front,
     };
-    Ok(Content::Text {
+    Ok(of_text(bytes, false))
+}
+
+fn of_text(bytes: Bytes, is_whole: bool) -> Content {
+    Content::Text {
+        recoded: recoded(&bytes, is_whole),
         bytes,
-        is_whole: false,
-    })
+        is_whole,
+    }
 }
 
 fn ends_as_parquet(file: &mut File, size: u64) -> Result<bool, FileFault> {
@@ -310,6 +413,63 @@ mod tests {
         assert_eq!(
             fault("a.csv", b"a\n\"never closed\n"),
             ParkReason::UnclosedQuote
+        );
+    }
+
+    #[test]
+    fn text_with_plain_evidence_of_utf8_or_of_no_text_is_not_looked_at_otherwise() {
+        let cut = "x".repeat(HEAD_BYTES_MAX as usize - 1) + "\u{e9}";
+        for bytes in [
+            b"".as_slice(),
+            "a,\u{e9}\n".as_bytes(),
+            b"a,\xe9\nb,\xc3\xa9\n",
+            b"a,\xe9\x01\n",
+            b"a,\xe9\0\n",
+            b"a,\x81\n",
+            cut.as_bytes(),
+        ] {
+            let encoding = head("a.csv", bytes).unwrap().encoding();
+            assert_eq!(
+                encoding,
+                TextEncoding::Utf8,
+                "{:?}",
+                &bytes[..bytes.len().min(9)]
+            );
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_utf8_is_looked_at_in_its_encoding() {
+        let units =
+            |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_be_bytes).collect() };
+        for (bytes, encoding) in [
+            (b"a;\x80\n1;caf\xe9\n".to_vec(), "windows-1252"),
+            (units("\u{feff}a;\u{20ac}\n1;caf\u{e9}\n"), "UTF-16"),
+            (units("a;bcd\u{20ac}\n1;caf\u{e9}\n"), "UTF-16"),
+        ] {
+            let head = head("a.csv", &bytes).unwrap();
+            assert_eq!(head.encoding().name(), encoding);
+            let dialect = CsvSettings {
+                delimiter: b';',
+                ..CsvSettings::default()
+            };
+            assert_eq!(head.csv_records(&dialect, 9)[1][1], "caf\u{e9}");
+        }
+    }
+
+    #[test]
+    fn documents_that_are_cut_off_give_their_whole_records() {
+        let record = format!("{{\"a\": \"{}\"}}", "x".repeat(1000));
+        let long = format!("[{}]", vec![record.as_str(); 2000].join(",\n"));
+        let mut settings = settings(Format::Json);
+        settings.json.multi_line = true;
+        let schema = TableSchema::from_hints("a STRING").unwrap();
+        let head = head("a.json", long.as_bytes()).unwrap();
+        let decoded = head.decode(&schema, &settings).unwrap();
+        let expected = (HEAD_BYTES_MAX as usize - 1) / (record.len() + 2);
+        assert_eq!(
+            (decoded.positions.len(), decoded.rejects.len()),
+            (expected, 0)
         );
     }
 

@@ -97,18 +97,33 @@ fn recognized(
     }))
 }
 
-/// A bracket at the beginning alone makes no JSON of a file of another name; a record does.
+/// A bracket at the beginning alone makes no JSON of a file of another name; a record does, on its line or in a document.
 fn json_record(head: &Head, defaults: &SourceSettings) -> Result<Result<(), FileFault>> {
     let none = TableSchema::from_hints("")?;
-    Ok(head.decode(&none, defaults).and_then(|decoded| {
-        match (decoded.positions.first(), decoded.rejects.first()) {
-            (None, Some(reject)) => {
-                let detail = format!("no record of it is a JSON line: {}", reject.detail);
-                Err(FileFault::new(ParkReason::NotThisFormat, detail))
-            }
-            _ => Ok(()),
-        }
-    }))
+    let records = |multi_line: bool| {
+        head.decode(&none, &as_json(head, multi_line, defaults))
+            .and_then(
+                |decoded| match (decoded.positions.first(), decoded.rejects.first()) {
+                    (None, Some(reject)) => {
+                        let detail = format!("no record of it is a JSON line: {}", reject.detail);
+                        Err(FileFault::new(ParkReason::NotThisFormat, detail))
+                    }
+                    _ => Ok(()),
+                },
+            )
+    };
+    Ok(match records(true) {
+        Ok(()) => Ok(()),
+        Err(_) => records(false),
+    })
+}
+
+/// The settings with which the file may be JSON.
+pub(super) fn as_json(head: &Head, multi_line: bool, settings: &SourceSettings) -> SourceSettings {
+    let mut settings = settings.clone();
+    settings.json.encoding = head.encoding();
+    settings.json.multi_line = multi_line;
+    settings
 }
 
 /// Whether the pattern takes the file.

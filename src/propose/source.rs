@@ -3,14 +3,15 @@
 //! What is proposed is what the loader itself makes of the names and the first bytes. Columns are left to `columns`.
 
 use super::dialect::{self, Dialect};
-use super::sample::{Sample, SampleFile, takes};
+use super::sample::{Sample, SampleFile, as_json, takes};
 use super::write::{self, Line, Sureness, all_shown, shown};
 use crate::change::FileFault;
 use crate::decode::Head;
 use crate::error::Result;
 use crate::landing::Filter;
 use crate::plural::counted;
-use crate::settings::{Format, SourceSettings};
+use crate::schema::TableSchema;
+use crate::settings::{Format, SourceSettings, TextEncoding};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How the files of a landing folder are read.
@@ -20,6 +21,7 @@ pub(super) struct Source {
     pub(super) settings: SourceSettings,
     pub(super) lines: Vec<Line>,
     pub(super) csv_lines: Vec<Line>,
+    pub(super) json_lines: Vec<Line>,
     /// What the user should know beside the lines.
     pub(super) notes: Vec<String>,
     /// Fields of a record of CSV without a header; they need names.
@@ -32,11 +34,14 @@ pub(super) fn tell(sample: &Sample, files: &[String], defaults: &SourceSettings)
         settings: defaults.clone(),
         lines: Vec::new(),
         csv_lines: Vec::new(),
+        json_lines: Vec::new(),
         notes: Vec::new(),
         unnamed: None,
     };
     source.tell_format(&sample.files, files)?;
     source.tell_dialect(&sample.files);
+    source.tell_encodings(&sample.files);
+    source.tell_documents(&sample.files)?;
     let faults = sample.faults.iter().take(NOTED_FAULTS_MAX);
     let as_note =
         |(path, fault): &(String, FileFault)| format!("{path} cannot be read: {}", fault.detail);
@@ -134,6 +139,120 @@ impl Source {
             Line::told("header", header, header_text(&dialect)),
         ];
         self.unnamed = (!dialect.header).then_some(dialect.width);
+    }
+}
+
+impl Source {
+    fn tell_encodings(&mut self, known: &[SampleFile]) {
+        for format in [Format::Csv, Format::Json] {
+            let of_format = known.iter().filter(|file| file.format == format);
+            let files: Vec<&SampleFile> = of_format.collect();
+            let (encoding, why) = match encoding_of(&files) {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(note) => {
+                    self.notes.push(note);
+                    continue;
+                }
+            };
+            let line = Line::told("encoding", write::text(encoding.name()), why);
+            match format {
+                Format::Csv => {
+                    self.settings.csv.encoding = encoding;
+                    self.csv_lines.push(line);
+                }
+                Format::Json | Format::Parquet | Format::Avro | Format::Auto => {
+                    self.settings.json.encoding = encoding;
+                    self.json_lines.push(line);
+                }
+            }
+        }
+    }
+
+    /// Documents and arrays are read by a setting that reads lines too.
+    fn tell_documents(&mut self, known: &[SampleFile]) -> Result<()> {
+        let none = TableSchema::from_hints("")?;
+        let json: Vec<&SampleFile> = known
+            .iter()
+            .filter(|file| file.format == Format::Json)
+            .collect();
+        let mut documents = Vec::new();
+        let mut lines = Vec::new();
+        for file in &json {
+            let records = |multi_line: bool| {
+                let settings = as_json(&file.head, multi_line, &self.settings);
+                let decoded = file.head.decode(&none, &settings);
+                decoded.map_or(0, |decoded| decoded.positions.len())
+            };
+            let (of_documents, of_lines) = (records(true), records(false));
+            if of_documents > of_lines {
+                documents.push(file.path.as_str());
+            } else if of_lines > of_documents {
+                lines.push(file.path.as_str());
+            }
+        }
+        if documents.len() <= lines.len() {
+            if !documents.is_empty() {
+                self.notes.push(format!(
+                    "files of JSON documents among others that hold lines with faults are not read: {}; set json.multi_line in a pipeline of their own",
+                    all_shown(&documents)
+                ));
+            }
+            return Ok(());
+        }
+        let sureness = if lines.is_empty() {
+            Sureness::Sure
+        } else {
+            Sureness::Guess
+        };
+        let (seen, all) = (documents.len(), counted(json.len() as u64, "JSON file"));
+        let why = format!(
+            "{sureness}: {seen} of {all} looked at hold documents or arrays and not one object a line; lines are read too"
+        );
+        self.settings.json.multi_line = true;
+        self.json_lines
+            .push(Line::told("multi_line", "true".to_string(), why));
+        Ok(())
+    }
+}
+
+/// The encoding of files of one format, where it is not UTF-8, and why it is taken for it; a note where the files differ.
+fn encoding_of(files: &[&SampleFile]) -> Result<Option<(TextEncoding, String)>, String> {
+    let of = |wanted: &dyn Fn(&Head) -> bool| -> Vec<&str> {
+        let wanted = files.iter().filter(|file| wanted(&file.head));
+        wanted.map(|file| file.path.as_str()).collect()
+    };
+    let is_utf8 = |head: &Head| head.encoding() == TextEncoding::Utf8;
+    let wide = of(&|head| head.encoding() == TextEncoding::Utf16);
+    let utf8 = of(&|head| is_utf8(head) && !head.is_ascii());
+    let ascii = of(&|head| is_utf8(head) && head.is_ascii());
+    let single_byte = files.len() - wide.len() - utf8.len() - ascii.len();
+    let all = counted(files.len() as u64, "file");
+    match (wide.len(), single_byte) {
+        (0, 0) => Ok(None),
+        (wide, 0) if wide == files.len() => {
+            let why = format!(
+                "sure: {wide} of {all} looked at are UTF-16 by their mark or their zero bytes"
+            );
+            Ok(Some((TextEncoding::Utf16, why)))
+        }
+        (0, single_byte) if utf8.is_empty() => {
+            let other = files.iter().map(|file| file.head.encoding());
+            let encoding = other
+                .into_iter()
+                .find(|encoding| *encoding != TextEncoding::Utf8);
+            let why = format!(
+                "guess: {single_byte} of {all} looked at are no UTF-8; another encoding of one byte a character may be meant, so look at the texts"
+            );
+            Ok(encoding.map(|encoding| (encoding, why)))
+        }
+        (_, _) => {
+            let others = of(&|head| !is_utf8(head));
+            Err(format!(
+                "files of several encodings stand side by side, and a pipeline reads one: other than UTF-8 are {}; move them to a folder of their own",
+                all_shown(&others)
+            ))
+        }
     }
 }
 

@@ -37,7 +37,7 @@ impl TextEncoding {
     }
 
     /// The encoding of a name or a common alias, in any case, with dashes, underscores or neither.
-    pub(super) fn of_name(name: &str) -> Option<TextEncoding> {
+    pub(crate) fn of_name(name: &str) -> Option<TextEncoding> {
         let plain = plain(name);
         match plain.as_str() {
             "utf8" => Some(TextEncoding::Utf8),
