@@ -165,6 +165,8 @@ fn tally_of(
 
 fn no_bronze(settings: &PipelineSettings) -> Error {
     let path = settings.bronze.path.display();
-    Error::disagreement(format!("there is no bronze table at {path}"))
-        .hint("load files first: landfall run --available-now")
+    Error::disagreement(format!("there is no bronze table at {path}")).hint(format!(
+        "load files first: landfall run {} --available-now",
+        settings.name
+    ))
 }

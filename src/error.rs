@@ -70,6 +70,12 @@ impl Error {
         self
     }
 
+    /// Names the pipeline in a hint that stands where the name is not known, and says `PIPELINE`.
+    pub fn of_pipeline(mut self, name: &str) -> Self {
+        self.hint = self.hint.map(|hint| hint.replace("PIPELINE", name));
+        self
+    }
+
     /// Puts what was being done in front of the message.
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
         self.message = format!("{doing}: {}", self.message);

@@ -38,7 +38,12 @@ fn main() -> ExitCode {
 fn run(command: Checked, messages: Messages) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Error::unavailable(format!("the runtime cannot start: {error}")))?;
-    runtime.block_on(dispatch(command, messages))
+    let pipeline = command.one_pipeline();
+    let done = runtime.block_on(dispatch(command, messages));
+    done.map_err(|error| match pipeline {
+        Some(name) => error.of_pipeline(&name),
+        None => error,
+    })
 }
 
 async fn dispatch(command: Checked, messages: Messages) -> Result<ExitCode> {

@@ -289,6 +289,59 @@ fn damaged_checkpoint_is_kept_and_named() {
     );
 }
 
+/// Settings of two pipelines of the sample; `keys` are those of silver.
+fn two_pipelines(folder: &Path, keys: &str) {
+    let one = |name: &str| {
+        format!(
+            "[pipeline.{name}]\ncheckpoint = \"checkpoints/{name}.db\"\n\
+             [pipeline.{name}.source]\npath = \"landing/orders\"\nformat = \"json\"\nsettle = \"0s\"\n\
+             [pipeline.{name}.bronze]\npath = \"lake/bronze/{name}\"\n\
+             [pipeline.{name}.silver]\npath = \"lake/silver/{name}\"\nkeys = [\"{keys}\"]\nsequence_by = [\"seq\"]\n"
+        )
+    };
+    fs::write(folder.join("landfall.toml"), one("first") + &one("orders")).unwrap();
+}
+
+#[test]
+fn hints_name_the_pipeline_in_every_command() {
+    let folder = sample();
+    two_pipelines(folder.path(), "order_id");
+    let run = landfall(folder.path(), &["run", "--available-now"]);
+    assert_eq!(code(&run), 0, "{}", stderr(&run));
+    let assert_named = |arguments: &[&str], hint: &str| {
+        let output = landfall(folder.path(), arguments);
+        let said = stderr(&output);
+        assert_ne!(code(&output), 0, "{arguments:?}");
+        assert!(
+            said.contains(hint) && !said.contains("PIPELINE"),
+            "{arguments:?}: {said}"
+        );
+    };
+    two_pipelines(folder.path(), "status");
+    let silver = "run: landfall rebuild orders silver";
+    assert_named(&["run", "--available-now"], silver);
+    assert_named(&["run", "orders", "--available-now"], silver);
+    assert_named(&["verify", "orders"], silver);
+    assert_named(&["maintain", "orders"], silver);
+    assert_named(&["rebuild", "orders", "rescued", "--yes"], silver);
+    two_pipelines(folder.path(), "order_id");
+    let path = folder.path().join("checkpoints/orders.db");
+    fs::write(path, "no database at all, but long enough to look like one").unwrap();
+    let checkpoint = "landfall rebuild orders checkpoint";
+    for arguments in [
+        &["run", "--available-now"][..],
+        &["status"],
+        &["files", "orders"],
+        &["plan"],
+        &["verify", "orders"],
+        &["explain", "orders", "--key", "order_id=1001"],
+        &["reset", "orders", "--all", "--dry-run"],
+        &["maintain"],
+    ] {
+        assert_named(arguments, checkpoint);
+    }
+}
+
 #[test]
 fn second_process_is_told_who_holds_the_checkpoint() {
     let loader = TestLoader::orders();

@@ -158,6 +158,33 @@ pub(crate) struct Schema {
     pub(crate) json: Option<JsonMode>,
 }
 
+impl Checked {
+    /// The name of the pipeline, where there is one alone.
+    pub(crate) fn one_pipeline(&self) -> Option<String> {
+        let only = |settings: &Settings| match settings.pipelines.as_slice() {
+            [one] => Some(one.name.clone()),
+            _ => None,
+        };
+        match self {
+            Checked::Run(Run { settings, .. })
+            | Checked::Status(Status { settings, .. })
+            | Checked::Plan(Plan { settings, .. })
+            | Checked::Sql(Sql { settings, .. })
+            | Checked::Maintain(Maintain { settings, .. }) => only(settings),
+            Checked::Files(Files { pipeline, .. })
+            | Checked::Reset(Reset { pipeline, .. })
+            | Checked::Rebuild(Rebuild { pipeline, .. })
+            | Checked::Verify(Verify { pipeline, .. })
+            | Checked::Quarantine(Quarantine { pipeline, .. })
+            | Checked::Changes(Changes { pipeline, .. })
+            | Checked::Show(Show { pipeline, .. })
+            | Checked::Explain(Explain { pipeline, .. })
+            | Checked::Schema(Schema { pipeline, .. }) => Some(pipeline.name.clone()),
+            Checked::Init(_) => None,
+        }
+    }
+}
+
 impl Cli {
     /// Loads the settings and checks the arguments.
     pub(crate) fn check(self) -> Result<Checked> {

@@ -79,11 +79,17 @@ pub(crate) async fn retry(command: &Quarantine, messages: Messages) -> Result<()
 /// Compacts, writes log checkpoints, and with `--vacuum` removes old files.
 pub(crate) async fn maintain(command: Maintain, messages: Messages) -> Result<()> {
     for pipeline in &command.settings.pipelines {
-        let mut opened = open(pipeline, messages).await?;
-        opened.recover().await?;
-        for report in keep_up(&mut opened, command.vacuum).await? {
-            output::print_text(&maintained(&pipeline.name, &report))?;
-        }
+        let kept_up = keep_up_one(pipeline, command.vacuum, messages).await;
+        kept_up.map_err(|error| error.of_pipeline(&pipeline.name))?;
+    }
+    Ok(())
+}
+
+async fn keep_up_one(settings: &PipelineSettings, vacuum: bool, messages: Messages) -> Result<()> {
+    let mut pipeline = open(settings, messages).await?;
+    pipeline.recover().await?;
+    for report in keep_up(&mut pipeline, vacuum).await? {
+        output::print_text(&maintained(&settings.name, &report))?;
     }
     Ok(())
 }

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 pub(crate) async fn status(command: Status) -> Result<()> {
     let mut reports = Vec::new();
     for pipeline in &command.settings.pipelines {
-        reports.push(read_status(pipeline, SystemClock.now()).await?);
+        let report = read_status(pipeline, SystemClock.now()).await;
+        reports.push(report.map_err(|error| error.of_pipeline(&pipeline.name))?);
     }
     if let Some(mode) = command.json {
         return output::print_json_list(&reports.iter().map(status_json).collect::<Vec<_>>(), mode);
@@ -70,10 +71,9 @@ pub(crate) fn files(command: &Files) -> Result<()> {
 pub(crate) async fn plan(command: Plan) -> Result<()> {
     let mut plans = Vec::new();
     for pipeline in &command.settings.pipelines {
-        plans.push((
-            pipeline.name.clone(),
-            preview(pipeline, SystemClock.now()).await?,
-        ));
+        let plan = preview(pipeline, SystemClock.now()).await;
+        let plan = plan.map_err(|error| error.of_pipeline(&pipeline.name))?;
+        plans.push((pipeline.name.clone(), plan));
     }
     if let Some(mode) = command.json {
         return output::print_json_list(&plans.iter().map(plan_json).collect::<Vec<_>>(), mode);

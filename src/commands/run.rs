@@ -49,6 +49,7 @@ type Ended = std::result::Result<RunSummary, u8>;
 /// Tells an error when it happens: the other pipelines may go on for long.
 fn told(result: Result<RunSummary>, name: &str, several: bool, messages: Messages) -> Ended {
     result.map_err(|error| {
+        let error = error.of_pipeline(name);
         let error = if several {
             error.context(format!("pipeline {name}"))
         } else {
