@@ -30,6 +30,7 @@ mod time;
 mod token;
 mod typed;
 mod unpack;
+mod unpacked;
 mod value;
 
 pub use crate::schema::{NewColumn, widen};
@@ -39,6 +40,7 @@ pub(crate) use rows::RecordFault;
 pub(crate) use text::{json_text, shorten};
 pub(crate) use token::{Member, Token, elements, members, one_value};
 pub use typed::{shows_columns, value_of_text, values_of_record};
+pub use unpacked::{Unpacked, fault_of};
 
 use crate::change::{FileFault, ParkReason, Reject};
 use crate::schema::TableSchema;
@@ -146,11 +148,11 @@ pub fn is_of_lines(path: &str, settings: &SourceSettings) -> bool {
     let is_plain = settings.envelope == Envelope::None
         && settings.json.encoding == TextEncoding::Utf8
         && !settings.json.multi_line
-        && settings.snapshot_version != SnapshotVersion::FileName
-        && packing::split_packing(path).1.is_none();
+        && settings.snapshot_version != SnapshotVersion::FileName;
+    let (stem, _) = packing::split_packing(path);
     let is_json = match settings.format {
         Format::Json => true,
-        Format::Auto => format::has_json_name(path),
+        Format::Auto => format::has_json_name(stem),
         Format::Csv | Format::Parquet | Format::Avro => false,
     };
     is_plain && is_json

@@ -241,7 +241,7 @@ pub(super) fn inflate<'a>(
     (Ok(()), rest)
 }
 
-fn damaged(word: &str, member: usize, offset: usize, error: &io::Error) -> FileFault {
+pub(super) fn damaged(word: &str, member: usize, offset: usize, error: &io::Error) -> FileFault {
     if error.to_string().contains("memory") {
         return FileFault::new(
             ParkReason::Unreadable,
@@ -253,7 +253,7 @@ fn damaged(word: &str, member: usize, offset: usize, error: &io::Error) -> FileF
     FileFault::new(ParkReason::TruncatedStream, detail)
 }
 
-fn too_large(bytes_max: u64) -> FileFault {
+pub(super) fn too_large(bytes_max: u64) -> FileFault {
     FileFault::new(
         ParkReason::TooLarge,
         format!("the file has more than {bytes_max} bytes when unpacked"),

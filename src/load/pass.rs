@@ -3,15 +3,15 @@
 //! A worker takes file after file; one that finds none left helps with the blocks of a large file that another began. Nothing
 //! that is found depends on which worker did what.
 
-use super::LoadLimits;
 use super::admission::Admission;
 use super::files::{FileDone, FileEnd, FilePart, FileState};
+use super::{LoadLimits, UNPACKED_FACTOR};
 use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{AheadWriter, LoadedFile, RowsAhead};
 use crate::change::{FileFault, ParkReason};
 use crate::decode::{
-    Decoded, LineBlock, LineBlocks, NewColumn, begins_as_lines, decode_in_parts, decode_lines,
-    is_of_lines, is_plain_text_name,
+    Decoded, LineBlock, LineBlocks, NewColumn, Unpacked, begins_as_lines, decode_in_parts,
+    decode_lines, fault_of, is_of_lines, is_plain_text_name,
 };
 use crate::error::{Error, Result};
 use crate::landing::{PlannedStream, ReadFault, open_planned, read};
@@ -21,6 +21,7 @@ use arrow::array::RecordBatch;
 use deltalake::kernel::Add;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -86,12 +87,53 @@ impl PassResult {
     }
 }
 
+/// The lines of a file, and the file itself below them.
+struct Blocks {
+    lines: LineBlocks<Unpacked<SharedStream>>,
+    file: SharedStream,
+}
+
+/// A planned file that is read through unpackers, and whose end is wanted all the same.
+#[derive(Clone)]
+struct SharedStream(Arc<Mutex<Option<PlannedStream>>>);
+
+impl Read for SharedStream {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match lock(&self.0).as_mut() {
+            Some(stream) => stream.read(buffer),
+            None => Ok(0),
+        }
+    }
+}
+
+impl SharedStream {
+    fn finish(&self) -> std::result::Result<String, ReadFault> {
+        let stream = lock(&self.0).take();
+        stream.map_or(Err(ReadFault::Changed), PlannedStream::finish)
+    }
+}
+
 /// A large file that several workers decode.
 struct OpenFile {
     place: usize,
     /// `None` when all of it was read.
-    blocks: Mutex<Option<LineBlocks<PlannedStream>>>,
+    blocks: Mutex<Option<Blocks>>,
     state: Mutex<FileState>,
+}
+
+impl OpenFile {
+    /// Ends the reading: the bytes are damaged, or cannot be read.
+    fn fail(&self, blocks: &mut Option<Blocks>, error: &std::io::Error) {
+        let input = blocks.take();
+        let mut state = lock(&self.state);
+        state.read = match (fault_of(error), input) {
+            (Some(fault), Some(input)) => {
+                state.fail(usize::MAX, fault);
+                Some(input.file.finish())
+            }
+            _ => Some(Err(unreadable(error))),
+        };
+    }
 }
 
 /// What the workers share.
@@ -181,7 +223,11 @@ impl Pass<'_> {
 
     fn is_streamed(&self, place: usize) -> bool {
         let file = self.file(place);
-        file.size >= self.limits.streamed_bytes_min && is_of_lines(&file.path, self.source)
+        let bytes = match is_plain_text_name(&file.path) {
+            true => file.size,
+            false => file.size.saturating_mul(UNPACKED_FACTOR),
+        };
+        bytes >= self.limits.streamed_bytes_min && is_of_lines(&file.path, self.source)
     }
 
     fn late(&self, file: &PlannedFile, rows: &RecordBatch) -> Result<Option<String>> {
@@ -257,15 +303,24 @@ impl<'w> Worker<'w> {
     fn stream(&mut self, place: usize) -> Result<bool> {
         let file = self.pass.file(place);
         let mut state = FileState::default();
-        let mut blocks = match open_planned(&self.pass.source.path, file) {
-            Ok(stream) => LineBlocks::new(stream, self.pass.limits.block_bytes),
+        let stream = match open_planned(&self.pass.source.path, file) {
+            Ok(stream) => SharedStream(Arc::new(Mutex::new(Some(stream)))),
             Err(fault) => {
                 state.read = Some(Err(fault));
                 self.finish(place, &mut state)?;
                 return Ok(true);
             }
         };
-        let first = blocks.next();
+        let unpacked = match Unpacked::open(&file.path, stream.clone()) {
+            Ok(Some(unpacked)) => unpacked,
+            // What cannot be read shows itself there, too.
+            Ok(None) | Err(_) => return Ok(false),
+        };
+        let mut blocks = Blocks {
+            lines: LineBlocks::new(unpacked, self.pass.limits.block_bytes),
+            file: stream,
+        };
+        let first = blocks.lines.next();
         if matches!(&first, Ok(Some(block)) if !begins_as_lines(&block.bytes)) {
             return Ok(false);
         }
@@ -281,10 +336,7 @@ impl<'w> Worker<'w> {
                 self.block(&open, block)?;
             }
             Ok(None) => {}
-            Err(error) => {
-                lock(&open.blocks).take();
-                lock(&open.state).read = Some(Err(unreadable(&error)));
-            }
+            Err(error) => open.fail(&mut lock(&open.blocks), &error),
         }
         self.blocks(&open)?;
         Ok(true)
@@ -296,18 +348,19 @@ impl<'w> Worker<'w> {
             let next = {
                 let mut blocks = lock(&open.blocks);
                 let Some(input) = blocks.as_mut() else { break };
-                match input.next() {
+                match input.lines.next() {
                     Ok(Some(block)) => {
                         lock(&open.state).in_work += 1;
                         block
                     }
-                    end => {
-                        let read = match (end, blocks.take()) {
-                            (Err(error), _) => Err(unreadable(&error)),
-                            (Ok(_), Some(input)) => input.into_inner().finish(),
-                            (Ok(_), None) => Err(ReadFault::Changed),
-                        };
+                    Ok(None) => {
+                        let read = input.file.finish();
+                        *blocks = None;
                         lock(&open.state).read = Some(read);
+                        break;
+                    }
+                    Err(error) => {
+                        open.fail(&mut blocks, &error);
                         break;
                     }
                 }
