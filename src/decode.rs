@@ -34,7 +34,7 @@ mod unpacked;
 mod value;
 
 pub use crate::schema::{NewColumn, widen};
-pub use blocks::{LineBlock, LineBlocks};
+pub use blocks::{Block, Blocks};
 pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
 pub(crate) use rows::RecordFault;
 pub(crate) use text::{json_text, shorten};
@@ -122,10 +122,10 @@ pub fn decode_in_parts(
     Ok(())
 }
 
-/// Decodes a block of a file of JSON lines whose records have no envelope; what is wrong is named by its place in the file.
-pub fn decode_lines(
+/// Decodes a block of a JSON file whose records have no envelope; what is wrong is named by its place in the file.
+pub fn decode_block(
     path: &str,
-    block: LineBlock,
+    block: Block,
     schema: &TableSchema,
     settings: &SourceSettings,
 ) -> Result<Decoded, FileFault> {
@@ -136,18 +136,18 @@ pub fn decode_lines(
     let mut rows = Rows::new(path, schema, settings, json_values(settings)?)
         .of_text(text.origin())
         .behind(block.before);
-    match block.too_large {
-        Some(length) => json::refuse_line(text.start, length, &mut rows),
-        None => json::read_lines(&text.bytes, text.start, settings, &mut rows),
+    match (block.too_large, &block.documents) {
+        (Some(length), _) => json::refuse_line(text.start, length, &mut rows),
+        (None, Some(places)) => json::read_places(&text.bytes, places, settings, &mut rows),
+        (None, None) => json::read_lines(&text.bytes, text.start, settings, &mut rows),
     }
     rows.finish()
 }
 
-/// Whether a file can be read as blocks of lines, told by its name and the settings; its first block must be asked, too.
-pub fn is_of_lines(path: &str, settings: &SourceSettings) -> bool {
+/// Whether a file can be read in blocks, told by its name and the settings; its first bytes must be asked, too.
+pub fn is_of_blocks(path: &str, settings: &SourceSettings) -> bool {
     let is_plain = settings.envelope == Envelope::None
         && settings.json.encoding == TextEncoding::Utf8
-        && !settings.json.multi_line
         && settings.snapshot_version != SnapshotVersion::FileName;
     let (stem, _) = packing::split_packing(path);
     let is_json = match settings.format {
@@ -164,8 +164,8 @@ pub fn is_plain_text_name(path: &str) -> bool {
     packing.is_none() && !["parquet", "avro"].contains(&format::extension_of(stem).as_str())
 }
 
-/// Whether the beginning of a file shows nothing else than a text.
-pub fn begins_as_lines(bytes: &[u8]) -> bool {
+/// Whether the first bytes of a file, a few of them, show nothing else than a text.
+pub fn begins_as_text(bytes: &[u8]) -> bool {
     !bytes.starts_with(parquet::MAGIC) && format::foreign(bytes).is_none()
 }
 

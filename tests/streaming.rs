@@ -131,6 +131,16 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("j-empty.jsonl", Vec::new()),
         ("k-array.jsonl", array.join(",\n").into_bytes()),
         (
+            "k-bracketed.json",
+            format!(
+                " [\n{},\n 7 , {{\"order_id\":\n1}}\n]\n[]\n",
+                array.join(",\n")
+            )
+            .into(),
+        ),
+        ("k-open.json", format!("[{}", array.join(",")).into()),
+        ("k-no-comma.json", format!("[{}]", array.join("\n")).into()),
+        (
             "l-no-line-end.jsonl",
             lines(900..910, &plain).trim_end().into(),
         ),
@@ -192,6 +202,8 @@ fn what_is_loaded_does_not_depend_on_how_much_is_in_memory() {
         "duplicate_content = \"skip\"",
         "absent_columns = \"keep\"",
         "schema_hints = \"\"",
+        "json.multi_line = true",
+        "json.multi_line = true\nschema_evolution_mode = \"rescue\"",
     ] {
         let load = |loader: TestLoader| {
             for (name, bytes) in &files {

@@ -1,10 +1,14 @@
-//! Cuts a file of JSON lines into blocks of whole lines while it is read, so that no more of it is in memory than a few.
+//! Cuts a JSON file into blocks of whole lines, or of whole documents, while it is read, so that no more of it is in memory
+//! than a few.
 //!
 //! Each block knows what stands before it, so that blocks can be decoded side by side and still name every record by its
 //! place in the file.
 
-use super::RECORD_BYTES_MAX;
-use super::rows::Before;
+use super::documents::{Documents, FramingFault, Resumed};
+use super::rows::{Before, Place};
+use super::unpacked::damage;
+use super::{RECORD_BYTES_MAX, encoding};
+use crate::change::{FileFault, ParkReason};
 use bytes::Bytes;
 use memchr::{memchr_iter, memrchr};
 use std::io::{Read, Result};
@@ -12,47 +16,54 @@ use std::io::{Read, Result};
 /// A text in UTF-8 may begin with a mark of so many bytes, which are none of its first record.
 const MARK_BYTES: usize = 3;
 
-/// Whole lines of a file.
+/// Whole records of a file.
 #[derive(Clone, Debug)]
-pub struct LineBlock {
-    /// The lines with their ends.
+pub struct Block {
+    /// The lines with their ends, or what stands from one document to another.
     pub bytes: Bytes,
     /// What stands before them.
     pub before: Before,
     /// The block is the beginning of one line that is too large for a record; the line has so many bytes.
     pub too_large: Option<usize>,
+    /// The places of documents in `bytes`; `None` for lines.
+    pub(super) documents: Option<Vec<Place>>,
 }
 
 /// The blocks of a file, one after the other.
 #[derive(Debug)]
-pub struct LineBlocks<R> {
+pub struct Blocks<R> {
     input: R,
     /// Read, and in no block yet.
     rest: Vec<u8>,
     before: Before,
     is_at_end: bool,
     block_bytes: usize,
+    /// The records are documents, and this is known of those before.
+    documents: Option<Resumed>,
 }
 
-impl<R: Read> LineBlocks<R> {
-    /// Begins at the beginning of `input`; a block has no more than `block_bytes`, unless one line has.
-    pub fn new(input: R, block_bytes: usize) -> Self {
-        LineBlocks {
+impl<R: Read> Blocks<R> {
+    /// Begins at the beginning of `input`; a block has no more than `block_bytes`, unless one record has.
+    pub fn new(input: R, block_bytes: usize, are_documents: bool) -> Self {
+        Blocks {
             input,
             rest: Vec::new(),
             before: Before::default(),
             is_at_end: false,
             block_bytes: block_bytes.max(1),
+            documents: are_documents.then(Resumed::default),
         }
     }
 
-    /// What is read from, wherever it stands.
-    pub fn into_inner(self) -> R {
-        self.input
+    /// The next block; `None` at the end. The error of a file whose documents do not fit together is a fault of it.
+    pub fn next(&mut self) -> Result<Option<Block>> {
+        match self.documents.take() {
+            Some(resumed) => self.next_documents(resumed),
+            None => self.next_lines(),
+        }
     }
 
-    /// The next block; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<LineBlock>> {
+    fn next_lines(&mut self) -> Result<Option<Block>> {
         let mut bytes = std::mem::take(&mut self.rest);
         let mut target = self.block_bytes;
         loop {
@@ -75,11 +86,77 @@ impl<R: Read> LineBlocks<R> {
         }
         let before = self.before;
         self.count(&bytes);
-        Ok(Some(LineBlock {
+        Ok(Some(Block {
             bytes: bytes.into(),
             before,
             too_large: None,
+            documents: None,
         }))
+    }
+
+    fn next_documents(&mut self, resumed: Resumed) -> Result<Option<Block>> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let mut target = self.block_bytes;
+        let (before, mut start) = (self.before, 0);
+        loop {
+            self.fill(&mut bytes, target)?;
+            if before.bytes == 0 {
+                start = encoding::utf8_start(&bytes).map_err(damage)?;
+            }
+            let mut documents = Documents::resume(&bytes, start, resumed.clone());
+            let found = self.documents_in(&mut documents, bytes.len());
+            let (places, end, resumed) = found.map_err(|fault| damage(named(fault, before)))?;
+            if places.is_empty() && !self.is_at_end {
+                target = bytes.len() + self.block_bytes;
+                continue;
+            }
+            self.rest = bytes.split_off(end);
+            self.before.bytes += end;
+            self.before.lines += memchr_iter(b'\n', &bytes).count() as i64;
+            self.before.records += places.len();
+            self.documents = Some(resumed);
+            return Ok((!places.is_empty()).then(|| Block {
+                bytes: bytes.into(),
+                before,
+                too_large: None,
+                documents: Some(places),
+            }));
+        }
+    }
+
+    /// The documents that surely end before `length`, the place behind the last, and what is known there.
+    fn documents_in(
+        &self,
+        documents: &mut Documents<'_>,
+        length: usize,
+    ) -> std::result::Result<(Vec<Place>, usize, Resumed), FramingFault> {
+        let (lines, bytes) = (self.before.lines, self.before.bytes);
+        let mut places = Vec::new();
+        let (mut end, mut known) = (documents.place(), documents.suspend(lines, bytes));
+        loop {
+            match documents.next() {
+                Ok(Some((place, _))) => {
+                    // A number at the end may go on.
+                    if !self.is_at_end && documents.place() >= length {
+                        break;
+                    }
+                    places.push(place);
+                }
+                Ok(None) => {
+                    (end, known) = (documents.place(), documents.suspend(lines, bytes));
+                    break;
+                }
+                Err(fault) => {
+                    let goes_on = fault.reason == ParkReason::TruncatedStream;
+                    if !self.is_at_end && (goes_on || documents.place() >= length) {
+                        break;
+                    }
+                    return Err(fault);
+                }
+            }
+            (end, known) = (documents.place(), documents.suspend(lines, bytes));
+        }
+        Ok((places, end, known))
     }
 
     /// Reads until there are `target` bytes, or to the end.
@@ -92,7 +169,7 @@ impl<R: Read> LineBlocks<R> {
     }
 
     /// Goes to the end of a line of which `bytes` is the beginning.
-    fn too_large(&mut self, mut bytes: Vec<u8>) -> Result<LineBlock> {
+    fn too_large(&mut self, mut bytes: Vec<u8>) -> Result<Block> {
         let before = self.before;
         let mut length = bytes.len();
         let mut piece = Vec::new();
@@ -111,10 +188,11 @@ impl<R: Read> LineBlocks<R> {
         self.before.bytes += length;
         self.before.lines += 1;
         self.before.records += 1;
-        Ok(LineBlock {
+        Ok(Block {
             bytes: bytes.into(),
             before,
             too_large: Some(length),
+            documents: None,
         })
     }
 
@@ -132,6 +210,15 @@ impl<R: Read> LineBlocks<R> {
     }
 }
 
+/// Names the place where the framing is lost; one that was named in an earlier stretch stands.
+fn named(fault: FramingFault, before: Before) -> FileFault {
+    let fault = match fault.is_placed {
+        true => fault,
+        false => fault.behind(before.lines, before.bytes),
+    };
+    fault.of_file(fault.at)
+}
+
 /// Whether a line is no record.
 pub(super) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
@@ -139,10 +226,11 @@ pub(super) fn is_blank(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::unpacked::fault_of;
     use super::*;
 
-    fn blocks(text: &[u8], block_bytes: usize) -> Vec<LineBlock> {
-        let mut blocks = LineBlocks::new(text, block_bytes);
+    fn blocks(text: &[u8], block_bytes: usize) -> Vec<Block> {
+        let mut blocks = Blocks::new(text, block_bytes, false);
         std::iter::from_fn(|| blocks.next().unwrap()).collect()
     }
 
@@ -164,6 +252,46 @@ mod tests {
             assert_eq!(joined, text.as_bytes());
         }
         assert!(blocks(b"", 4).is_empty());
+    }
+
+    #[test]
+    fn documents_are_found_in_blocks_of_any_size_as_in_the_whole_text() {
+        let read = |text: &str, block_bytes: usize| {
+            let mut blocks = Blocks::new(text.as_bytes(), block_bytes, true);
+            let mut found = Vec::new();
+            loop {
+                match blocks.next() {
+                    Ok(None) => return Ok(found),
+                    Err(error) => return Err(fault_of(&error).unwrap()),
+                    Ok(Some(block)) => {
+                        let before = block.before;
+                        assert_eq!(before.records, found.len());
+                        for place in block.documents.unwrap() {
+                            let start = place.offset.unwrap();
+                            let bytes = &block.bytes[start..start + place.length];
+                            let line = place.line.unwrap() + before.lines;
+                            found.push((line, before.bytes + start, bytes.to_vec()));
+                        }
+                    }
+                }
+            }
+        };
+        for text in [
+            "",
+            " [ ] \n",
+            "{}{\"a\":1}\n12 null\n\"x\\\"y\"",
+            "\u{feff}[\n{\"a\": \"]\"},\n [1, {}],\n17]\n[\n]\n{\"b\":\n2}",
+            "[{\"a\":1},\n{\"a\":2}",
+            "\n[{\"a\":1}\n{\"a\":2}]",
+            "{\"a\":1}\nnul",
+            "{\"a\":1}\n{\"a\":\"x}",
+            "[{\"a\":1},]",
+        ] {
+            let whole = read(text, text.len() + 1);
+            for block_bytes in 1..text.len() + 1 {
+                assert_eq!(read(text, block_bytes), whole, "{text:?} by {block_bytes}");
+            }
+        }
     }
 
     #[test]

@@ -7,14 +7,14 @@
 
 use super::rows::Place;
 use super::token;
-use crate::change::ParkReason;
+use crate::change::{FileFault, ParkReason};
 use memchr::{memchr_iter, memchr2};
 
 /// Brackets inside of one record are followed this deep; far deeper than a record may be.
 const BRACKETS_MAX: usize = 1 << 20;
 
 /// Where and why the framing is lost.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FramingFault {
     pub(super) reason: ParkReason,
     /// The physical line, from 1.
@@ -22,14 +22,48 @@ pub(super) struct FramingFault {
     /// Bytes before the place.
     pub(super) at: usize,
     pub(super) what: String,
+    /// Line and bytes count from the beginning of the file.
+    pub(super) is_placed: bool,
+}
+
+impl FramingFault {
+    /// The fault of a file, whose byte `at` is that of the text.
+    pub(super) fn of_file(&self, at: usize) -> FileFault {
+        let detail = format!("line {}, byte {at}: {}", self.line, self.what);
+        FileFault::new(self.reason, detail)
+    }
+
+    /// The same in a text with so many lines and bytes before this one.
+    pub(super) fn behind(self, lines: i64, bytes: usize) -> FramingFault {
+        FramingFault {
+            line: self.line + lines,
+            at: self.at + bytes,
+            is_placed: true,
+            ..self
+        }
+    }
 }
 
 /// What stands before the present place of an open array.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Bracket,
     Comma,
     Record,
+}
+
+/// Where an array was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Opened {
+    Here(usize),
+    /// In a stretch of the text before; what is told where it is never closed.
+    Before(Box<FramingFault>),
+}
+
+/// What a stretch of a text must know of those before it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resumed {
+    array: Option<(Box<FramingFault>, Before)>,
 }
 
 /// The records of a text, one after the other.
@@ -39,8 +73,8 @@ pub(super) struct Documents<'a> {
     /// The physical line of `counted`.
     line: i64,
     counted: usize,
-    /// The array that the records are in, by its opening bracket.
-    array: Option<(usize, Before)>,
+    /// The array that the records are in.
+    array: Option<(Opened, Before)>,
     /// The closing brackets that the present record still needs.
     closing: Vec<u8>,
 }
@@ -57,29 +91,74 @@ impl<'a> Documents<'a> {
         }
     }
 
+    /// Goes on behind a stretch of the same text.
+    pub(super) fn resume(bytes: &'a [u8], start: usize, resumed: Resumed) -> Self {
+        Documents {
+            array: resumed
+                .array
+                .map(|(fault, before)| (Opened::Before(fault), before)),
+            ..Documents::new(bytes, start)
+        }
+    }
+
+    /// What a stretch that begins at the present place must know, with `lines` and `bytes` of the text before this one.
+    pub(super) fn suspend(&mut self, lines: i64, bytes: usize) -> Resumed {
+        let array = self.array.clone().map(|(opened, before)| {
+            let fault = match opened {
+                Opened::Before(fault) => fault,
+                Opened::Here(at) => {
+                    let fault = self.never_closed(at, "array");
+                    Box::new(fault.behind(lines, bytes))
+                }
+            };
+            (fault, before)
+        });
+        Resumed { array }
+    }
+
+    /// Bytes before the present place.
+    pub(super) fn place(&self) -> usize {
+        self.at
+    }
+
     /// The next record with its bytes; not all of them are objects.
     pub(super) fn next(&mut self) -> Result<Option<(Place, &'a [u8])>, FramingFault> {
         loop {
             self.skip_blanks();
-            match (self.array, self.peek()) {
+            let state = self.array.as_ref().map(|(_, before)| *before);
+            match (state, self.peek()) {
                 (None, None) => return Ok(None),
-                (None, Some(b'[')) => self.array = Some((self.at, Before::Bracket)),
-                (None, Some(_)) => return self.record().map(Some),
-                (Some((opened, _)), None) => return Err(self.never_closed(opened, "array")),
-                (Some((_, Before::Bracket | Before::Record)), Some(b']')) => self.array = None,
-                (Some((opened, Before::Record)), Some(b',')) => {
-                    self.array = Some((opened, Before::Comma));
+                (None, Some(b'[')) => {
+                    self.array = Some((Opened::Here(self.at), Before::Bracket));
                 }
-                (Some((_, Before::Record)), Some(_)) => {
+                (None, Some(_)) => return self.record().map(Some),
+                (Some(_), None) => return Err(self.array_never_closed()),
+                (Some(Before::Bracket | Before::Record), Some(b']')) => self.array = None,
+                (Some(Before::Record), Some(b',')) => self.set(Before::Comma),
+                (Some(Before::Record), Some(_)) => {
                     let what = "expected a comma or a closing bracket behind a record";
                     return Err(self.not_json(self.at, what));
                 }
-                (Some((opened, Before::Bracket | Before::Comma)), Some(_)) => {
-                    self.array = Some((opened, Before::Record));
+                (Some(Before::Bracket | Before::Comma), Some(_)) => {
+                    self.set(Before::Record);
                     return self.record().map(Some);
                 }
             }
             self.at += 1;
+        }
+    }
+
+    fn set(&mut self, before: Before) {
+        if let Some((_, known)) = &mut self.array {
+            *known = before;
+        }
+    }
+
+    fn array_never_closed(&mut self) -> FramingFault {
+        match self.array.clone() {
+            Some((Opened::Before(fault), _)) => *fault,
+            Some((Opened::Here(at), _)) => self.never_closed(at, "array"),
+            None => self.never_closed(self.at, "array"),
         }
     }
 
@@ -195,6 +274,7 @@ impl<'a> Documents<'a> {
             line: self.line_of(opened),
             at: opened,
             what: format!("the {kind} that begins here is never closed"),
+            is_placed: false,
         }
     }
 
@@ -204,6 +284,7 @@ impl<'a> Documents<'a> {
             line: self.line_of(at),
             at,
             what: what.to_string(),
+            is_placed: false,
         }
     }
 }

@@ -106,10 +106,23 @@ pub(super) fn read_documents<'a>(
             Ok(None) => return Ok(()),
             Err(fault) => {
                 let at = rows.in_file(fault.at);
-                let detail = format!("line {}, byte {at}: {}", fault.line, fault.what);
-                return Err(FileFault::new(fault.reason, detail));
+                return Err(fault.of_file(at));
             }
         }
+    }
+}
+
+/// Reads the records at these places of `bytes`, which are documents or their parts.
+pub(super) fn read_places<'a>(
+    bytes: &'a [u8],
+    places: &[Place],
+    settings: &SourceSettings,
+    rows: &mut Rows<'a>,
+) {
+    let mut reader = RecordReader::new("record", settings, rows);
+    for place in places {
+        let start = place.offset.unwrap_or(0);
+        reader.read(*place, &bytes[start..start + place.length], rows);
     }
 }
 

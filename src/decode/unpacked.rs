@@ -26,10 +26,15 @@ impl fmt::Display for Damage {
 
 impl StdError for Damage {}
 
-/// The fault of the file that an error of [`Unpacked`] stands for; `None` where its bytes could not be read.
+/// The fault of the file that an error of [`Unpacked`] or of blocks stands for; `None` where its bytes could not be read.
 pub fn fault_of(error: &Error) -> Option<FileFault> {
     let damage = error.get_ref()?.downcast_ref::<Damage>()?;
     Some(damage.0.clone())
+}
+
+/// A fault of the file as the error of a reader.
+pub(super) fn damage(fault: FileFault) -> Error {
+    Error::other(Damage(fault))
 }
 
 /// The unpacked bytes of a file, which are its own where it is not packed.
@@ -126,7 +131,7 @@ impl<R: Read> Unpacked<R> {
             (Some(input), Some(packing)) if !input.has_failed => {
                 let word = packing.word();
                 let fault = damaged(word, self.member_at, input.taken, &error);
-                Error::other(Damage(fault))
+                damage(fault)
             }
             _ => error,
         }
@@ -170,7 +175,7 @@ impl<R: Read> Read for Unpacked<R> {
         let count = self.step(buffer).map_err(|error| self.fault(error))?;
         self.unpacked += count as u64;
         if self.unpacked > UNPACKED_BYTES_MAX {
-            return Err(Error::other(Damage(too_large(UNPACKED_BYTES_MAX))));
+            return Err(damage(too_large(UNPACKED_BYTES_MAX)));
         }
         Ok(count)
     }

@@ -10,8 +10,8 @@ use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{AheadWriter, LoadedFile, RowsAhead};
 use crate::change::{FileFault, ParkReason};
 use crate::decode::{
-    Decoded, LineBlock, LineBlocks, NewColumn, Unpacked, begins_as_lines, decode_in_parts,
-    decode_lines, fault_of, is_of_lines, is_plain_text_name,
+    Block, Blocks, Decoded, NewColumn, Unpacked, begins_as_text, decode_block, decode_in_parts,
+    fault_of, is_of_blocks, is_plain_text_name,
 };
 use crate::error::{Error, Result};
 use crate::landing::{PlannedStream, ReadFault, open_planned, read};
@@ -21,9 +21,12 @@ use arrow::array::RecordBatch;
 use deltalake::kernel::Add;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{Chain, Cursor, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a file is shows itself in so many bytes.
+const FRONT_BYTES: u64 = 64;
 
 /// What a pass over files needs to know.
 pub(super) struct Pass<'p> {
@@ -87,9 +90,9 @@ impl PassResult {
     }
 }
 
-/// The lines of a file, and the file itself below them.
-struct Blocks {
-    lines: LineBlocks<Unpacked<SharedStream>>,
+/// The blocks of a file, and the file itself below them.
+struct Input {
+    blocks: Blocks<Chain<Cursor<Vec<u8>>, Unpacked<SharedStream>>>,
     file: SharedStream,
 }
 
@@ -117,13 +120,13 @@ impl SharedStream {
 struct OpenFile {
     place: usize,
     /// `None` when all of it was read.
-    blocks: Mutex<Option<Blocks>>,
+    blocks: Mutex<Option<Input>>,
     state: Mutex<FileState>,
 }
 
 impl OpenFile {
     /// Ends the reading: the bytes are damaged, or cannot be read.
-    fn fail(&self, blocks: &mut Option<Blocks>, error: &std::io::Error) {
+    fn fail(&self, blocks: &mut Option<Input>, error: &std::io::Error) {
         let input = blocks.take();
         let mut state = lock(&self.state);
         state.read = match (fault_of(error), input) {
@@ -227,7 +230,7 @@ impl Pass<'_> {
             true => file.size,
             false => file.size.saturating_mul(UNPACKED_FACTOR),
         };
-        bytes >= self.limits.streamed_bytes_min && is_of_lines(&file.path, self.source)
+        bytes >= self.limits.streamed_bytes_min && is_of_blocks(&file.path, self.source)
     }
 
     fn late(&self, file: &PlannedFile, rows: &RecordBatch) -> Result<Option<String>> {
@@ -311,33 +314,29 @@ impl<'w> Worker<'w> {
                 return Ok(true);
             }
         };
-        let unpacked = match Unpacked::open(&file.path, stream.clone()) {
+        let mut unpacked = match Unpacked::open(&file.path, stream.clone()) {
             Ok(Some(unpacked)) => unpacked,
             // What cannot be read shows itself there, too.
             Ok(None) | Err(_) => return Ok(false),
         };
-        let mut blocks = Blocks {
-            lines: LineBlocks::new(unpacked, self.pass.limits.block_bytes),
+        let mut front = Vec::new();
+        match (&mut unpacked).take(FRONT_BYTES).read_to_end(&mut front) {
+            Ok(_) if begins_as_text(&front) => {}
+            Ok(_) | Err(_) => return Ok(false),
+        }
+        let limits = self.pass.limits;
+        let are_documents = self.pass.source.json.multi_line;
+        let input = Cursor::new(front).chain(unpacked);
+        let blocks = Input {
+            blocks: Blocks::new(input, limits.block_bytes, are_documents),
             file: stream,
         };
-        let first = blocks.lines.next();
-        if matches!(&first, Ok(Some(block)) if !begins_as_lines(&block.bytes)) {
-            return Ok(false);
-        }
         let open = Arc::new(OpenFile {
             place,
             blocks: Mutex::new(Some(blocks)),
             state: Mutex::new(state),
         });
-        match first {
-            Ok(Some(block)) => {
-                lock(&open.state).in_work += 1;
-                lock(&self.shared.open).push(Arc::clone(&open));
-                self.block(&open, block)?;
-            }
-            Ok(None) => {}
-            Err(error) => open.fail(&mut lock(&open.blocks), &error),
-        }
+        lock(&self.shared.open).push(Arc::clone(&open));
         self.blocks(&open)?;
         Ok(true)
     }
@@ -348,7 +347,7 @@ impl<'w> Worker<'w> {
             let next = {
                 let mut blocks = lock(&open.blocks);
                 let Some(input) = blocks.as_mut() else { break };
-                match input.lines.next() {
+                match input.blocks.next() {
                     Ok(Some(block)) => {
                         lock(&open.state).in_work += 1;
                         block
@@ -370,12 +369,12 @@ impl<'w> Worker<'w> {
         self.finish_if_done(open)
     }
 
-    fn block(&mut self, open: &OpenFile, block: LineBlock) -> Result<()> {
+    fn block(&mut self, open: &OpenFile, block: Block) -> Result<()> {
         let pass = self.pass;
         let file = pass.file(open.place);
         let (at, first) = (block.before.bytes, block.before.records);
         if !lock(&open.state).is_lost() {
-            match decode_lines(&file.path, block, pass.schema, pass.source) {
+            match decode_block(&file.path, block, pass.schema, pass.source) {
                 Ok(decoded) => self.part(open.place, &open.state, first, decoded)?,
                 Err(fault) => lock(&open.state).fail(at, fault),
             }
