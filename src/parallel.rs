@@ -11,9 +11,26 @@ pub fn in_parallel<T: Send>(
     let threads = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(count);
-    if threads <= 1 {
-        return (0..count).map(work).collect();
+    match threads {
+        0 | 1 => (0..count).map(work).collect(),
+        _ => in_threads(threads, count, work),
     }
+}
+
+/// The same, never on the thread of the caller, where `work` may not wait for a runtime of its own.
+pub fn in_parallel_elsewhere<T: Send>(
+    count: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    in_threads(threads.min(count), count, work)
+}
+
+fn in_threads<T: Send>(
+    threads: usize,
+    count: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let next = AtomicUsize::new(0);
     let run = || {
         let mut done = Vec::new();

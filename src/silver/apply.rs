@@ -6,25 +6,28 @@
 use super::changes::RowChanges;
 use super::compare::parts;
 use super::fold::Shape;
-use super::incoming::Incoming;
+use super::incoming::{Incoming, KeyParts};
 use super::merge::{self, Merge};
 use super::plan::SilverPlan;
 use super::pool::{Comparators, EventPool};
 use super::scd1::Fates;
 use super::sweep::Keys;
 use super::truncates::{self, Truncates};
-use super::write::Draft;
+use super::write::{Draft, WrittenPart};
 use super::{ApplyCounters, COMMIT_ATTEMPTS_MAX, IndexState, SilverCommit, SilverTable};
 use super::{newer, no_table};
 use crate::bronze::BronzeTable;
 use crate::change::Version;
 use crate::crash::CrashSwitch;
 use crate::delta::{AppTransaction, CommitOutcome, Table, VersionFiles};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::parallel::in_parallel_elsewhere;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Builder;
 
 /// What one apply works with.
 struct Work<'a> {
@@ -36,6 +39,13 @@ struct Work<'a> {
     fresh: HashSet<&'a str>,
     /// The version took rows away.
     replaces: bool,
+}
+
+/// What the fold of one part told beside the rows.
+struct FoldedPart {
+    counters: ApplyCounters,
+    /// The keys of its events, where they are wanted.
+    keys: Vec<Box<[u8]>>,
 }
 
 impl SilverTable {
@@ -95,7 +105,7 @@ impl SilverTable {
         let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
         let fresh: HashSet<&str> = files.added.iter().map(|add| add.path.as_str()).collect();
         let known = self.known_truncates(plan, comparators)?;
-        let all = incoming.truncates(bronze, plan, comparators, &known)?;
+        let all = incoming.truncates(plan, comparators, &known)?;
         let has_new = all != known;
         let last = all
             .clone()
@@ -112,7 +122,7 @@ impl SilverTable {
             fresh,
             replaces,
         };
-        let draft = Draft::new(transaction, parts.len());
+        let draft = Draft::new(transaction, parts.count());
         let (mut draft, counters) = match reaches_the_past {
             true => self.apply_all_keys(&work, draft, &schema, parts).await?,
             false => self.apply_keys(&work, draft, &schema, parts).await?,
@@ -129,30 +139,91 @@ impl SilverTable {
         work: &Work<'_>,
         mut draft: Draft,
         schema: &SchemaRef,
-        parts: Vec<Vec<RecordBatch>>,
+        mut parts: KeyParts<'_>,
     ) -> Result<(Draft, ApplyCounters)> {
         let table = self.table.as_ref().ok_or_else(no_table)?;
         let sweeps = work.truncates.has_new();
         if sweeps {
-            draft = draft.in_parts(parts.len() + table.file_count());
+            draft = draft.in_parts(parts.count() + table.file_count());
         }
         let (mut counters, mut seen) = (ApplyCounters::default(), Keys::new());
-        for rows in parts {
-            let pool = EventPool::new(work.plan, work.comparators, schema, rows, work.truncates)?;
-            let (changes, counted) = self.compute(work, &pool)?;
-            counters.rows_left_out += pool.left_out;
-            counters.add(&counted);
-            if sweeps {
-                seen.extend((0..pool.groups.len()).map(|group| Box::from(pool.key(group))));
+        if parts.count() == 1 {
+            while let Some(rows) = parts.next()? {
+                let (changes, part) = self.fold_part(work, schema, rows, sweeps)?;
+                counters.add(&part.counters);
+                seen.extend(part.keys);
+                draft.add(table, changes).await?;
             }
-            drop(pool);
-            draft.add(table, changes).await?;
+        } else {
+            for (written, part) in self.fold_parts(work, schema, parts, &draft, sweeps)? {
+                counters.add(&part.counters);
+                seen.extend(part.keys);
+                draft.take(written);
+            }
         }
         if sweeps {
             self.sweep(work, schema, &seen, &mut draft, &mut counters)
                 .await?;
         }
         Ok((draft, counters))
+    }
+
+    /// Folds the events of one part.
+    fn fold_part(
+        &self,
+        work: &Work<'_>,
+        schema: &SchemaRef,
+        rows: Vec<RecordBatch>,
+        wants_keys: bool,
+    ) -> Result<(RowChanges, FoldedPart)> {
+        let pool = EventPool::new(work.plan, work.comparators, schema, rows, work.truncates)?;
+        let (changes, mut counters) = self.compute(work, &pool)?;
+        counters.rows_left_out += pool.left_out;
+        let groups = if wants_keys { pool.groups.len() } else { 0 };
+        let keys = (0..groups).map(|group| Box::from(pool.key(group)));
+        let part = FoldedPart {
+            counters,
+            keys: keys.collect(),
+        };
+        Ok((changes, part))
+    }
+
+    /// Folds many parts on all cores, and writes what each changes; in the order of the parts.
+    fn fold_parts(
+        &self,
+        work: &Work<'_>,
+        schema: &SchemaRef,
+        parts: KeyParts<'_>,
+        draft: &Draft,
+        wants_keys: bool,
+    ) -> Result<Vec<(WrittenPart, FoldedPart)>> {
+        let table = self.table.as_ref().ok_or_else(no_table)?;
+        let count = parts.count();
+        let parts = Mutex::new((0, parts));
+        let mut folded = in_parallel_elsewhere(count, |_| {
+            let (place, rows) = {
+                let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+                parts.0 += 1;
+                (parts.0, parts.1.next()?.unwrap_or_default())
+            };
+            let (changes, part) = match rows.is_empty() {
+                true => self.fold_part(
+                    work,
+                    schema,
+                    vec![RecordBatch::new_empty(schema.clone())],
+                    wants_keys,
+                )?,
+                false => self.fold_part(work, schema, rows, wants_keys)?,
+            };
+            // The runtime of the loader waits for this.
+            let runtime = Builder::new_current_thread().build().map_err(|error| {
+                Error::unavailable(format!("rows of silver cannot be written: {error}"))
+            })?;
+            let written = runtime.block_on(draft.write(table, changes))?;
+            Ok((place, (written, part)))
+        })?;
+        folded.sort_unstable_by_key(|(place, _)| *place);
+        Ok(folded.into_iter().map(|(_, part)| part).collect())
     }
 
     /// Brings new truncates, which come after all that silver has, to the keys without a new event.
@@ -182,10 +253,10 @@ impl SilverTable {
         work: &Work<'_>,
         draft: Draft,
         schema: &SchemaRef,
-        parts_of_events: Vec<Vec<RecordBatch>>,
+        mut parts_of_events: KeyParts<'_>,
     ) -> Result<(Draft, ApplyCounters)> {
         let mut counters = ApplyCounters::default();
-        for rows in parts_of_events {
+        while let Some(rows) = parts_of_events.next()? {
             let pool = EventPool::new(work.plan, work.comparators, schema, rows, work.truncates)?;
             let (_, counted) = self.compute(work, &pool)?;
             counters.rows_left_out += pool.left_out;

@@ -12,126 +12,268 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::row::OwnedRow;
+use std::collections::VecDeque;
+use std::ops::Range;
 
 /// About so many events are folded at once.
 const PART_EVENTS_MAX: usize = 500_000;
+/// Versions with more events are read several times, so many events each time.
+const HELD_EVENTS_MAX: usize = if cfg!(debug_assertions) {
+    60
+} else {
+    4_000_000
+};
 /// Keys that are looked at for each part, to find where the ranges begin.
 const SAMPLES_OF_PART: usize = 500;
 
 /// The rows of one version of bronze.
-pub(super) struct Incoming {
+pub(super) struct Incoming<'b> {
+    bronze: &'b Table,
     /// Of all rows.
     pub(super) schema: SchemaRef,
-    rows: Vec<RecordBatch>,
+    files: Vec<DataFile>,
+    /// The rows, where they are few enough to be in memory at once.
+    held: Option<Vec<RecordBatch>>,
     /// The version took rows away: only all events of their keys can tell.
     pub(super) replaces: bool,
 }
 
-impl Incoming {
+impl<'b> Incoming<'b> {
     /// Reads the files that a version added and removed.
-    pub(super) fn read(bronze: &Table, files: &VersionFiles) -> Result<Incoming> {
-        let schema = refold::event_schema(bronze);
-        let columns: Vec<String> = schema
-            .fields()
-            .iter()
-            .map(|field| field.name().clone())
-            .collect();
+    pub(super) fn read(bronze: &'b Table, files: &VersionFiles) -> Result<Incoming<'b>> {
         let added = files.added.iter().map(|add| bronze.data_file(add.clone()));
         let removed = files
             .removed
             .iter()
             .map(|remove| bronze.removed_file(remove));
-        let all: Vec<DataFile> = added.chain(removed).collect::<Result<_>>()?;
-        let read = in_parallel(all.len(), |file| {
-            let rows = bronze
-                .scan(&all[file], &columns)?
-                .map(|scanned| Ok(scanned?.rows));
-            rows.collect::<Result<Vec<_>>>()
-        })?;
-        let rows = read.into_iter().flatten().collect();
-        Ok(Incoming {
-            schema,
-            rows,
+        let mut incoming = Incoming {
+            bronze,
+            schema: refold::event_schema(bronze),
+            files: added.chain(removed).collect::<Result<_>>()?,
+            held: None,
             replaces: !files.removed.is_empty(),
-        })
+        };
+        if incoming.events() <= HELD_EVENTS_MAX {
+            let all = in_parallel(incoming.files.len(), |file| {
+                let mut rows = Vec::new();
+                incoming.scan(file, &incoming.columns(), &mut |batch| {
+                    rows.push(batch);
+                    Ok(())
+                })?;
+                Ok(rows)
+            })?;
+            incoming.held = Some(all.into_iter().flatten().collect());
+        }
+        Ok(incoming)
+    }
+
+    fn events(&self) -> usize {
+        let events: i64 = self.files.iter().map(DataFile::live_rows).sum();
+        usize::try_from(events).unwrap_or(usize::MAX)
+    }
+
+    fn columns(&self) -> Vec<String> {
+        let fields = self.schema.fields().iter();
+        fields.map(|field| field.name().clone()).collect()
+    }
+
+    fn scan(
+        &self,
+        file: usize,
+        columns: &[String],
+        take: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        for scanned in self.bronze.scan(&self.files[file], columns)? {
+            take(scanned?.rows)?;
+        }
+        Ok(())
     }
 
     /// All truncates that silver is to know, where it knows `known`.
     pub(super) fn truncates(
         &self,
-        bronze: &Table,
         plan: &SilverPlan,
         comparators: &Comparators,
         known: &Truncates,
     ) -> Result<Truncates> {
         if self.replaces {
             // One may have gone with the rows that left.
-            return Truncates::in_bronze(bronze, plan, comparators);
+            return Truncates::in_bronze(self.bronze, plan, comparators);
         }
-        let found = Truncates::among(plan, comparators, &self.schema, &self.rows)?;
-        known.and(plan, comparators, &found)
+        if let Some(rows) = &self.held {
+            let found = Truncates::among(plan, comparators, &self.schema, rows)?;
+            return known.and(plan, comparators, &found);
+        }
+        let mut all = known.clone();
+        if plan.has_truncates() {
+            for file in 0..self.files.len() {
+                self.scan(file, &self.columns(), &mut |rows| {
+                    let found = Truncates::among(plan, comparators, &self.schema, [&rows])?;
+                    all = all.clone().and(plan, comparators, &found)?;
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(all)
     }
 
     /// The rows in parts, in the order of their keys. At least one part, which may be empty.
     pub(super) fn into_parts(
-        self,
+        mut self,
+        plan: &'b SilverPlan,
+        comparators: &'b Comparators,
+    ) -> Result<KeyParts<'b>> {
+        let count = part_count(self.events());
+        let held = self.held.take();
+        let bounds = match count {
+            1 => Vec::new(),
+            _ => self.bounds(held.as_deref(), plan, comparators, count)?,
+        };
+        let mut parts = KeyParts {
+            incoming: self,
+            plan,
+            comparators,
+            bounds,
+            next: 0,
+            ready: VecDeque::new(),
+        };
+        if let Some(rows) = held {
+            parts.cut(rows)?;
+        }
+        Ok(parts)
+    }
+
+    /// The first keys of all parts but the first, from a sample.
+    fn bounds(
+        &self,
+        held: Option<&[RecordBatch]>,
         plan: &SilverPlan,
         comparators: &Comparators,
-    ) -> Result<Vec<Vec<RecordBatch>>> {
-        let count: usize = self.rows.iter().map(RecordBatch::num_rows).sum();
-        let parts = part_count(count);
-        if parts == 1 {
-            return Ok(vec![self.rows]);
-        }
-        let bounds = bounds(&self.rows, plan, comparators, parts)?;
-        let mut cut: Vec<Vec<RecordBatch>> = vec![Vec::new(); bounds.len() + 1];
-        // Each batch goes when its rows are cut, so that the rows are not there twice.
-        for rows in self.rows {
-            let keys = comparators.keys.rows(&plan.key_columns(&rows))?;
-            let mut places: Vec<Vec<u32>> = vec![Vec::new(); cut.len()];
-            for row in 0..rows.num_rows() {
-                let part = bounds.partition_point(|bound| bound.row() <= keys.row(row));
-                places[part].push(row as u32);
-            }
-            for (part, places) in cut.iter_mut().zip(places) {
-                if !places.is_empty() {
-                    part.push(take_record_batch(&rows, &UInt32Array::from(places))?);
+        parts: usize,
+    ) -> Result<Vec<OwnedRow>> {
+        let step = (self.events() / (parts * SAMPLES_OF_PART)).max(1);
+        let mut sample: Vec<OwnedRow> = Vec::new();
+        let mut add = |rows: &RecordBatch| -> Result<()> {
+            let places: UInt32Array = (0..rows.num_rows() as u32).step_by(step).collect();
+            let columns = plan.key_columns(&take_record_batch(rows, &places)?);
+            let keys = comparators.keys.rows(&columns)?;
+            sample.extend(keys.iter().map(|key| key.owned()));
+            Ok(())
+        };
+        match held {
+            Some(rows) => rows.iter().try_for_each(&mut add)?,
+            None => {
+                let names = plan.key_names(&self.schema);
+                for file in 0..self.files.len() {
+                    self.scan(file, &names, &mut |rows| add(&rows))?;
                 }
             }
         }
-        Ok(cut)
+        sample.sort_unstable();
+        let mut bounds: Vec<OwnedRow> = (1..parts)
+            .filter_map(|part| sample.get(part * sample.len() / parts).cloned())
+            .collect();
+        bounds.dedup();
+        Ok(bounds)
     }
 }
 
-/// A debug build cuts small applies too, so that tests cross the bound.
+/// The rows of a version by ranges of their keys, one range after the other.
+pub(super) struct KeyParts<'b> {
+    incoming: Incoming<'b>,
+    plan: &'b SilverPlan,
+    comparators: &'b Comparators,
+    /// The first keys of all parts but the first.
+    bounds: Vec<OwnedRow>,
+    /// The first part that is not in `ready` and was not given.
+    next: usize,
+    ready: VecDeque<Vec<RecordBatch>>,
+}
+
+impl KeyParts<'_> {
+    /// How many parts there are, given ones included.
+    pub(super) fn count(&self) -> usize {
+        self.bounds.len() + 1
+    }
+
+    /// The next part; `None` behind the last.
+    pub(super) fn next(&mut self) -> Result<Option<Vec<RecordBatch>>> {
+        if self.ready.is_empty() && self.next < self.count() {
+            self.read_some()?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    /// Reads as many parts as may be in memory at once.
+    fn read_some(&mut self) -> Result<()> {
+        let count =
+            (HELD_EVENTS_MAX / PART_EVENTS_MAX).max(1 + usize::from(cfg!(debug_assertions)));
+        let parts = self.next..(self.next + count).min(self.count());
+        let incoming = &self.incoming;
+        let cut = in_parallel(incoming.files.len(), |file| {
+            let mut cut = vec![Vec::new(); parts.len()];
+            incoming.scan(file, &incoming.columns(), &mut |rows| {
+                self.cut_batch(&rows, parts.clone(), &mut cut)
+            })?;
+            Ok(cut)
+        })?;
+        let mut ready = vec![Vec::new(); parts.len()];
+        for file in cut {
+            for (part, rows) in ready.iter_mut().zip(file) {
+                part.extend(rows);
+            }
+        }
+        self.ready.extend(ready);
+        self.next = parts.end;
+        Ok(())
+    }
+
+    /// Cuts all rows, which are in memory.
+    fn cut(&mut self, rows: Vec<RecordBatch>) -> Result<()> {
+        self.next = self.count();
+        if self.count() == 1 {
+            self.ready.push_back(rows);
+            return Ok(());
+        }
+        let mut cut = vec![Vec::new(); self.count()];
+        // Each batch goes when its rows are cut, so that the rows are not there twice.
+        for rows in rows {
+            self.cut_batch(&rows, 0..self.count(), &mut cut)?;
+        }
+        self.ready.extend(cut);
+        Ok(())
+    }
+
+    /// Adds the rows of these parts to `cut`, which has one list for each.
+    fn cut_batch(
+        &self,
+        rows: &RecordBatch,
+        parts: Range<usize>,
+        cut: &mut [Vec<RecordBatch>],
+    ) -> Result<()> {
+        let keys = self.comparators.keys.rows(&self.plan.key_columns(rows))?;
+        let mut places: Vec<Vec<u32>> = vec![Vec::new(); cut.len()];
+        for row in 0..rows.num_rows() {
+            let part = self
+                .bounds
+                .partition_point(|bound| bound.row() <= keys.row(row));
+            if parts.contains(&part) {
+                places[part - parts.start].push(row as u32);
+            }
+        }
+        for (part, places) in cut.iter_mut().zip(places) {
+            if !places.is_empty() {
+                part.push(take_record_batch(rows, &UInt32Array::from(places))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A debug build cuts small applies too, so that tests cross the bounds.
 fn part_count(events: usize) -> usize {
     match events {
-        9..100 if cfg!(debug_assertions) => 3,
+        9..1000 if cfg!(debug_assertions) => 3,
         _ => events.div_ceil(PART_EVENTS_MAX).max(1),
     }
-}
-
-/// The first keys of all parts but the first, from a sample.
-fn bounds(
-    rows: &[RecordBatch],
-    plan: &SilverPlan,
-    comparators: &Comparators,
-    parts: usize,
-) -> Result<Vec<OwnedRow>> {
-    let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-    let step = (count / (parts * SAMPLES_OF_PART)).max(1);
-    let mut sample: Vec<OwnedRow> = Vec::new();
-    for rows in rows {
-        let places: UInt32Array = (0..rows.num_rows() as u32).step_by(step).collect();
-        let keys = comparators
-            .keys
-            .rows(&plan.key_columns(&take_record_batch(rows, &places)?))?;
-        sample.extend(keys.iter().map(|key| key.owned()));
-    }
-    sample.sort_unstable();
-    let mut bounds: Vec<OwnedRow> = (1..parts)
-        .filter_map(|part| sample.get(part * sample.len() / parts).cloned())
-        .collect();
-    bounds.dedup();
-    Ok(bounds)
 }

@@ -214,6 +214,15 @@ impl SilverPlan {
         self.columns_at(rows, &self.keys)
     }
 
+    /// The names of the key columns that `schema` has.
+    pub fn key_names(&self, schema: &Schema) -> Vec<String> {
+        let names = self.keys.iter().map(|&place| self.columns[place].name());
+        names
+            .filter(|name| schema.index_of(name).is_ok())
+            .cloned()
+            .collect()
+    }
+
     /// The sequence columns of rows of bronze or silver.
     pub fn sequence_columns(&self, rows: &RecordBatch) -> Vec<ArrayRef> {
         self.columns_at(rows, &self.sequence)

@@ -9,7 +9,7 @@ use crate::silver::changes::{RowChanges, change_rows, widened};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::SchemaRef;
-use deltalake::kernel::{Add, Remove};
+use deltalake::kernel::{Add, AddCDCFile, Remove};
 use roaring::RoaringTreemap;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -27,6 +27,17 @@ pub(super) struct Draft {
     schema: Option<SchemaRef>,
     rows: RowCounts,
     parts: usize,
+}
+
+/// The files of one part of an apply, which nothing names yet.
+#[derive(Default)]
+pub(super) struct WrittenPart {
+    adds: Vec<Add>,
+    changes: Vec<AddCDCFile>,
+    leaving: BTreeMap<String, RoaringTreemap>,
+    fresh: Option<(String, RecordBatch)>,
+    schema: Option<SchemaRef>,
+    rows: RowCounts,
 }
 
 #[derive(Default)]
@@ -63,32 +74,51 @@ impl Draft {
 
     /// Writes the new rows and the change rows of one part; its keys are in no other part.
     pub(super) async fn add(&mut self, table: &Table, changes: RowChanges) -> Result<()> {
+        let written = self.write(table, changes).await?;
+        self.take(written);
+        Ok(())
+    }
+
+    /// The same, without adding it yet.
+    pub(super) async fn write(&self, table: &Table, changes: RowChanges) -> Result<WrittenPart> {
+        let mut written = WrittenPart::default();
         if changes.is_empty() {
-            return Ok(());
+            return Ok(written);
         }
         let schema = changes.inserted.schema();
         let new_rows = [&changes.inserted, &changes.updated];
-        let adds = table
+        written.adds = table
             .write_rows(schema.clone(), &new_rows.map(RecordBatch::clone))
             .await?;
-        if let ([add], 1) = (adds.as_slice(), self.parts) {
-            self.fresh = Some((add.path.clone(), concat_batches(&schema, new_rows)?));
+        if let ([add], 1) = (written.adds.as_slice(), self.parts) {
+            written.fresh = Some((add.path.clone(), concat_batches(&schema, new_rows)?));
         }
-        self.commit.adds.extend(adds);
         // Whether a later part updates rows is not known yet, and the feed tells of all parts or of none.
         let tell_all = self.parts > 1 && table.file_count() > 0;
         let feed = feed_rows(table, &changes, tell_all)?;
-        self.commit
-            .changes
-            .extend(table.write_change_rows(&feed).await?);
-        self.rows.inserted += changes.inserted.num_rows() as u64;
-        self.rows.updated += changes.updated.num_rows() as u64;
-        self.rows.removed += changes.removed.num_rows() as u64;
-        for (file, rows) in changes.leaving() {
+        written.changes = table.write_change_rows(&feed).await?;
+        written.rows = RowCounts {
+            inserted: changes.inserted.num_rows() as u64,
+            updated: changes.updated.num_rows() as u64,
+            removed: changes.removed.num_rows() as u64,
+        };
+        written.leaving = changes.leaving();
+        written.schema = Some(schema);
+        Ok(written)
+    }
+
+    /// Adds a part that was written.
+    pub(super) fn take(&mut self, written: WrittenPart) {
+        self.fresh = written.fresh.or(self.fresh.take());
+        self.commit.adds.extend(written.adds);
+        self.commit.changes.extend(written.changes);
+        self.rows.inserted += written.rows.inserted;
+        self.rows.updated += written.rows.updated;
+        self.rows.removed += written.rows.removed;
+        for (file, rows) in written.leaving {
             *self.leaving.entry(file).or_default() |= rows;
         }
-        self.schema = Some(schema);
-        Ok(())
+        self.schema = written.schema.or(self.schema.take());
     }
 
     /// Takes the leaving rows out of their files and commits; nothing but the transaction if no part changed a row.
