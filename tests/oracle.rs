@@ -106,7 +106,7 @@ fn run(seed: u64, rules: &Rules, history: &History) -> Result<(), String> {
         &source,
         &format!("write_mode = \"{mode}\"\nkey_index = \"{index}\"\n{upkeep}"),
     );
-    let loader = match random.one_in(2) {
+    let loader = match random.one_in(6) {
         true => loader.with_little_memory(),
         false => loader,
     };

@@ -273,7 +273,7 @@ impl KeyParts<'_> {
 /// A debug build cuts small applies too, so that tests cross the bounds.
 fn part_count(events: usize) -> usize {
     match events {
-        9..1000 if cfg!(debug_assertions) => 3,
+        9..100 if cfg!(debug_assertions) => 3,
         _ => events.div_ceil(PART_EVENTS_MAX).max(1),
     }
 }
