@@ -3,6 +3,8 @@
 //! The Arrow types that a writer may have left in the file are not looked at; what the Parquet types say is the same
 //! for every writer. What one value becomes is left to `arrow_value`.
 
+mod headers;
+
 use super::arrow_text::row_json;
 use super::arrow_value::set_row;
 use super::rows::{Place, Rows};
@@ -11,6 +13,7 @@ use crate::schema::timestamp_type;
 use arrow::array::{Array, RecordBatch, TimestampMicrosecondArray, TimestampNanosecondArray};
 use arrow::datatypes::{Field, Schema};
 use bytes::Bytes;
+use headers::CheckedPages;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -87,6 +90,7 @@ fn load_checked<R: ChunkReader + 'static>(
 ) -> Result<Loaded, FileFault> {
     let reader = open().map_err(unreadable)?;
     let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    headers::check_footer(&reader).map_err(not_parquet)?;
     let metadata = ArrowReaderMetadata::load(&reader, options()).map_err(not_parquet)?;
     check_names(metadata.schema())?;
     check_places(metadata.metadata(), reader.len())?;
@@ -123,6 +127,7 @@ fn read_batches<R: ChunkReader + 'static>(
     mask: ProjectionMask,
     rows_max: usize,
 ) -> Result<Vec<RecordBatch>, FileFault> {
+    let reader = CheckedPages(reader);
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, metadata);
     let reader = builder
         .with_batch_size(BATCH_ROWS.min(rows_max))
@@ -376,6 +381,32 @@ mod tests {
         )]);
         let damaged = [&whole[..4], &[0; 64], &whole[68..]].concat();
         assert_eq!(case("c INT").fault(damaged).0, ParkReason::Unreadable);
+    }
+
+    /// A list of two thousand million booleans, under a field that nobody knows, and the end of the fields.
+    const BUSY: [u8; 8] = [0xF9, 0xF1, 0xFF, 0xFF, 0xFF, 0xFF, 0x07, 0];
+
+    #[test]
+    fn headers_that_would_keep_the_reader_busy_are_refused() {
+        let whole = file(vec![(
+            "c",
+            Arc::new(Int64Array::from((0..5000).collect::<Vec<_>>())),
+        )]);
+        let page = [&whole[..4], &BUSY, &whole[4 + BUSY.len()..]].concat();
+        let (reason, detail) = case("c INT").fault(page);
+        assert_eq!(reason, ParkReason::Unreadable);
+        assert!(
+            detail.ends_with("the header of a page is damaged"),
+            "{detail}"
+        );
+        let (before, end) = whole.split_at(whole.len() - 8);
+        let length = u32::from_le_bytes(end[..4].try_into().unwrap());
+        let longer = length + BUSY.len() as u32 - 1;
+        let stop = before.len() - 1;
+        let footer = [&before[..stop], &BUSY, &longer.to_le_bytes(), MAGIC].concat();
+        let (reason, detail) = case("c INT").fault(footer);
+        assert_eq!(reason, ParkReason::NotThisFormat);
+        assert!(detail.ends_with("the footer is damaged"), "{detail}");
     }
 
     #[test]
