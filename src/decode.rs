@@ -16,6 +16,9 @@ mod documents;
 mod encoding;
 mod escape;
 mod format;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod head;
 mod infer;
 mod json;
