@@ -146,6 +146,10 @@ impl Layouts {
         if self.differing > LEARNED_AT_ONCE && !self.differing.is_multiple_of(LEARNED_AT_ONCE) {
             return;
         }
+        // Behind another record the same carriage return would be a part of the line end.
+        if record.ends_with('\r') {
+            return;
+        }
         let Ok(places) = value_places(record) else {
             return;
         };
@@ -325,6 +329,17 @@ mod tests {
         });
         let cells: Vec<String> = cells.collect();
         format!("{} {}", cells.join(" "), decoded.raw(row))
+    }
+
+    #[test]
+    fn a_carriage_return_before_the_line_end_is_no_part_of_later_records() {
+        let text = "{\"a\":1}\r\r\n{\"a\":2}\r\n{\"a\":3}\r\r\n{\"a\":4}\r";
+        let decoded = Case::json("a INT").read(text);
+        let raw: Vec<String> = (0..4).map(|row| decoded.raw(row)).collect();
+        assert_eq!(
+            raw,
+            ["{\"a\":1}\r", "{\"a\":2}", "{\"a\":3}\r", "{\"a\":4}"]
+        );
     }
 
     fn cases() -> Vec<Case> {
