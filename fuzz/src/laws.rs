@@ -83,7 +83,7 @@ fn assert_blocks(source: &Source, bytes: &[u8], whole: &Result<Decoded, FileFaul
     let mut blocks = Blocks::new(bytes, 1 + bytes.len() % 61, are_documents);
     let mut parts = Vec::new();
     let fault = loop {
-        match blocks.next() {
+        match blocks.next_block() {
             Ok(Some(block)) => match whole {
                 Ok(_) => parts.push(
                     decode_block(&source.path, block, &source.schema, &source.settings)

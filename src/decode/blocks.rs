@@ -56,7 +56,7 @@ impl<R: Read> Blocks<R> {
     }
 
     /// The next block; `None` at the end. The error of a file whose documents do not fit together is a fault of it.
-    pub fn next(&mut self) -> Result<Option<Block>> {
+    pub fn next_block(&mut self) -> Result<Option<Block>> {
         match self.documents.take() {
             Some(resumed) => self.next_documents(resumed),
             None => self.next_lines(),
@@ -231,7 +231,7 @@ mod tests {
 
     fn blocks(text: &[u8], block_bytes: usize) -> Vec<Block> {
         let mut blocks = Blocks::new(text, block_bytes, false);
-        std::iter::from_fn(|| blocks.next().unwrap()).collect()
+        std::iter::from_fn(|| blocks.next_block().unwrap()).collect()
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
             let mut blocks = Blocks::new(text.as_bytes(), block_bytes, true);
             let mut found = Vec::new();
             loop {
-                match blocks.next() {
+                match blocks.next_block() {
                     Ok(None) => return Ok(found),
                     Err(error) => return Err(fault_of(&error).unwrap()),
                     Ok(Some(block)) => {

@@ -90,7 +90,19 @@ impl Column {
         }
     }
 
+    /// Makes room for so many more rows of a type without texts.
+    pub(super) fn reserve(&mut self, rows: usize) {
+        match &mut self.values {
+            Values::Int(values) => values.reserve(rows),
+            Values::Float(values) => values.reserve(rows),
+            Values::Decimal(values) => values.reserve(rows),
+            Values::Bytes { offsets, .. } => offsets.reserve(rows),
+            Values::Bool(_) | Values::List { .. } | Values::Struct(_) | Values::Map { .. } => {}
+        }
+    }
+
     /// Appends one row.
+    #[inline]
     pub(super) fn push(&mut self, cell: Cell<'_>) {
         self.nulls.append(!matches!(cell, Cell::Null));
         match (&mut self.values, cell) {

@@ -63,6 +63,10 @@ enum Kind {
     Text,
     /// A whole number of so many bits.
     Integer(u32),
+    /// A decimal below so many of its last place, with so many places.
+    Decimal(i64, usize),
+    /// A time by ISO 8601: an instant, or on the wall.
+    Time(bool),
     Other,
 }
 
@@ -210,6 +214,11 @@ impl Kind {
             DataType::Int16 => Kind::Integer(16),
             DataType::Int32 => Kind::Integer(32),
             DataType::Int64 => Kind::Integer(64),
+            DataType::Decimal128(digits, places) => {
+                let bound = 10i64.checked_pow(u32::from(*digits)).unwrap_or(i64::MAX);
+                usize::try_from(*places).map_or(Kind::Other, |places| Kind::Decimal(bound, places))
+            }
+            DataType::Timestamp(_, zone) => Kind::Time(zone.is_some()),
             _ => Kind::Other,
         }
     }
@@ -237,9 +246,23 @@ impl Kind {
                 }
                 None => rows.cell(index, &scanner.value(1).ok()?),
             },
-            (Kind::Text | Kind::Integer(_) | Kind::Other, _) => {
-                rows.cell(index, &scanner.value(1).ok()?)
+            (Kind::Decimal(bound, places), Some(b'-' | b'0'..=b'9')) => {
+                match short_decimal(scanner, places) {
+                    Some(value) => {
+                        (value.abs() < bound).then_some(Cell::Decimal(i128::from(value)))
+                    }
+                    None => rows.cell(index, &scanner.value(1).ok()?),
+                }
             }
+            (Kind::Time(is_instant), Some(b'"')) if !rows.reader.formats.has_timestamp_format() => {
+                let (inner, has_escapes) = scanner.quoted().ok()?;
+                let stamp = rows.reader.formats.timestamp(inner).ok()?;
+                (!has_escapes && stamp.has_offset == is_instant).then_some(Cell::Int(stamp.micros))
+            }
+            (
+                Kind::Text | Kind::Integer(_) | Kind::Decimal(..) | Kind::Time(_) | Kind::Other,
+                _,
+            ) => rows.cell(index, &scanner.value(1).ok()?),
         }
     }
 }
@@ -264,6 +287,34 @@ fn short_integer(scanner: &mut Scanner<'_>) -> Option<i64> {
         return None;
     }
     scanner.skip(usize::from(negative) + count);
+    Some(if negative { -value } else { value })
+}
+
+/// A decimal of few digits as a whole number of its last place; leaves the scanner where it is for every other value.
+fn short_decimal(scanner: &mut Scanner<'_>, places: usize) -> Option<i64> {
+    let rest = scanner.rest();
+    let negative = rest.first() == Some(&b'-');
+    let digits = &rest[usize::from(negative)..];
+    let (mut value, mut length, mut point) = (0i64, 0, None);
+    while length < DIGITS_MAX {
+        match digits.get(length) {
+            Some(digit @ b'0'..=b'9') => value = value * 10 + i64::from(digit - b'0'),
+            Some(b'.') if point.is_none() => point = Some(length),
+            _ => break,
+        }
+        length += 1;
+    }
+    let whole = point.unwrap_or(length);
+    let behind = point.map_or(0, |point| length - point - 1);
+    let is_number =
+        whole > 0 && (whole == 1 || digits[0] != b'0') && (point.is_none() || behind > 0);
+    let goes_on = matches!(digits.get(length), Some(b'0'..=b'9' | b'.' | b'e' | b'E'));
+    let missing = places.checked_sub(behind)?;
+    if !is_number || goes_on || length + missing > DIGITS_MAX {
+        return None;
+    }
+    let value = value * 10i64.pow(u32::try_from(missing).ok()?);
+    scanner.skip(usize::from(negative) + length);
     Some(if negative { -value } else { value })
 }
 
@@ -304,7 +355,8 @@ mod tests {
     const HINTS: &str = "op STRING, id BIGINT, small TINYINT, amount DECIMAL(10,2), at TIMESTAMP, \
                          day DATE, ok BOOLEAN, ratio DOUBLE, tags ARRAY<STRING>, who STRUCT<a: INT>";
 
-    const LAYOUTS: [&str; 4] = [
+    const LAYOUTS: [&str; 5] = [
+        r#"{"id": 5, "amount": -0.05, "at": "2024-05-01 10:00:00.25+02:00", "op": "U", "small": -7}"#,
         r#"{"op": "I", "id": 17, "small": 7, "amount": 12.50, "at": "2024-05-01T10:00:00Z", "tags": ["x"], "who": {"a": 1}}"#,
         r#"{"op":"U","id":18,"amount":"3.1","day":"2024-02-29","ok":true,"ratio":0.5}"#,
         r#"  { "id" : 19 , "op" : "D" }  "#,

@@ -195,6 +195,14 @@ impl<'a> Rows<'a> {
         self
     }
 
+    /// Makes room for so many records.
+    pub(super) fn reserve(&mut self, records: usize) {
+        self.columns
+            .iter_mut()
+            .for_each(|column| column.reserve(records));
+        self.positions.reserve(records);
+    }
+
     /// How the text was encoded.
     pub(super) fn encoding(&self) -> TextEncoding {
         self.origin

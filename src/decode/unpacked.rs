@@ -52,9 +52,9 @@ enum Member<R: BufRead> {
     Bare(R),
     /// Between two members, or before the first.
     Between(R),
-    Gzip(GzDecoder<R>),
+    Gzip(Box<GzDecoder<R>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, R>>),
-    Bzip2(bzip2::bufread::BzDecoder<R>),
+    Bzip2(Box<bzip2::bufread::BzDecoder<R>>),
 }
 
 /// Counts what was taken, and remembers that the bytes themselves could not be read.
@@ -114,8 +114,8 @@ impl<R: Read> Unpacked<R> {
                 let decoder = zstd::stream::read::Decoder::with_buffer(input)?;
                 Member::Zstd(Box::new(decoder.single_frame()))
             }
-            Some(Packing::Bzip2) => Member::Bzip2(bzip2::bufread::BzDecoder::new(input)),
-            _ => Member::Gzip(GzDecoder::new(input)),
+            Some(Packing::Bzip2) => Member::Bzip2(Box::new(bzip2::bufread::BzDecoder::new(input))),
+            _ => Member::Gzip(Box::new(GzDecoder::new(input))),
         })
     }
 

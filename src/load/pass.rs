@@ -347,7 +347,7 @@ impl<'w> Worker<'w> {
             let next = {
                 let mut blocks = lock(&open.blocks);
                 let Some(input) = blocks.as_mut() else { break };
-                match input.blocks.next() {
+                match input.blocks.next_block() {
                     Ok(Some(block)) => {
                         lock(&open.state).in_work += 1;
                         block

@@ -366,7 +366,7 @@ pub fn order_of_events(keys: &Rows, sequences: &Rows, files: &ArrayRef, rows: &[
 }
 
 /// The first bytes of a comparable row as a number that compares like them.
-fn prefix(row: &[u8]) -> u128 {
+pub(super) fn prefix(row: &[u8]) -> u128 {
     let mut bytes = [0; 16];
     let length = row.len().min(bytes.len());
     bytes[..length].copy_from_slice(&row[..length]);

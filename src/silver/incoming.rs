@@ -4,6 +4,7 @@
 use crate::delta::{DataFile, Table, VersionFiles};
 use crate::error::Result;
 use crate::parallel::in_parallel;
+use crate::silver::fold::prefix;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::Comparators;
 use crate::silver::refold;
@@ -12,6 +13,7 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::row::OwnedRow;
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -22,6 +24,12 @@ const HELD_EVENTS_MAX: usize = if cfg!(debug_assertions) {
     60
 } else {
     4_000_000
+};
+/// So many parts of as many events are in memory at once.
+const HELD_PARTS_MAX: usize = if cfg!(debug_assertions) {
+    2
+} else {
+    HELD_EVENTS_MAX / PART_EVENTS_MAX
 };
 /// Keys that are looked at for each part, to find where the ranges begin.
 const SAMPLES_OF_PART: usize = 500;
@@ -133,7 +141,10 @@ impl<'b> Incoming<'b> {
             incoming: self,
             plan,
             comparators,
-            bounds,
+            bounds: bounds
+                .into_iter()
+                .map(|bound| (prefix(bound.row().data()), bound))
+                .collect(),
             next: 0,
             ready: VecDeque::new(),
         };
@@ -152,21 +163,26 @@ impl<'b> Incoming<'b> {
         parts: usize,
     ) -> Result<Vec<OwnedRow>> {
         let step = (self.events() / (parts * SAMPLES_OF_PART)).max(1);
-        let mut sample: Vec<OwnedRow> = Vec::new();
-        let mut add = |rows: &RecordBatch| -> Result<()> {
+        let sampled = |rows: &RecordBatch, sample: &mut Vec<OwnedRow>| -> Result<()> {
             let places: UInt32Array = (0..rows.num_rows() as u32).step_by(step).collect();
             let columns = plan.key_columns(&take_record_batch(rows, &places)?);
             let keys = comparators.keys.rows(&columns)?;
             sample.extend(keys.iter().map(|key| key.owned()));
             Ok(())
         };
+        let mut sample: Vec<OwnedRow> = Vec::new();
         match held {
-            Some(rows) => rows.iter().try_for_each(&mut add)?,
+            Some(rows) => rows
+                .iter()
+                .try_for_each(|rows| sampled(rows, &mut sample))?,
             None => {
                 let names = plan.key_names(&self.schema);
-                for file in 0..self.files.len() {
-                    self.scan(file, &names, &mut |rows| add(&rows))?;
-                }
+                let samples = in_parallel(self.files.len(), |file| {
+                    let mut sample = Vec::new();
+                    self.scan(file, &names, &mut |rows| sampled(&rows, &mut sample))?;
+                    Ok(sample)
+                })?;
+                sample.extend(samples.into_iter().flatten());
             }
         }
         sample.sort_unstable();
@@ -183,8 +199,8 @@ pub(super) struct KeyParts<'b> {
     incoming: Incoming<'b>,
     plan: &'b SilverPlan,
     comparators: &'b Comparators,
-    /// The first keys of all parts but the first.
-    bounds: Vec<OwnedRow>,
+    /// The first keys of all parts but the first, with their first bytes as numbers.
+    bounds: Vec<(u128, OwnedRow)>,
     /// The first part that is not in `ready` and was not given.
     next: usize,
     ready: VecDeque<Vec<RecordBatch>>,
@@ -206,9 +222,7 @@ impl KeyParts<'_> {
 
     /// Reads as many parts as may be in memory at once.
     fn read_some(&mut self) -> Result<()> {
-        let count =
-            (HELD_EVENTS_MAX / PART_EVENTS_MAX).max(1 + usize::from(cfg!(debug_assertions)));
-        let parts = self.next..(self.next + count).min(self.count());
+        let parts = self.next..(self.next + HELD_PARTS_MAX).min(self.count());
         let incoming = &self.incoming;
         let cut = in_parallel(incoming.files.len(), |file| {
             let mut cut = vec![Vec::new(); parts.len()];
@@ -254,9 +268,15 @@ impl KeyParts<'_> {
         let keys = self.comparators.keys.rows(&self.plan.key_columns(rows))?;
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); cut.len()];
         for row in 0..rows.num_rows() {
-            let part = self
-                .bounds
-                .partition_point(|bound| bound.row() <= keys.row(row));
+            let key = keys.row(row);
+            let start = prefix(key.data());
+            let part = self.bounds.partition_point(|(bound_start, bound)| {
+                // Most keys differ in their first bytes.
+                match bound_start.cmp(&start) {
+                    Ordering::Equal => bound.row() <= key,
+                    order => order == Ordering::Less,
+                }
+            });
             if parts.contains(&part) {
                 places[part - parts.start].push(row as u32);
             }
