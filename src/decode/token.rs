@@ -93,14 +93,18 @@ pub(super) fn object_text<'a>(
 /// The members of an object that was checked before.
 pub(crate) fn members(object: &str) -> Result<Vec<Member<'_>>, SyntaxFault> {
     let mut members = Vec::new();
-    Scanner::new(object).object(1, Some(&mut members))?;
+    let mut scanner = Scanner::new(object);
+    scanner.is_checked = true;
+    scanner.object(1, Some(&mut members))?;
     Ok(members)
 }
 
 /// The elements of an array that was checked before.
 pub(crate) fn elements(array: &str) -> Result<Vec<Token<'_>>, SyntaxFault> {
     let mut elements = Vec::new();
-    Scanner::new(array).array(1, Some(&mut elements))?;
+    let mut scanner = Scanner::new(array);
+    scanner.is_checked = true;
+    scanner.array(1, Some(&mut elements))?;
     Ok(elements)
 }
 
@@ -139,6 +143,8 @@ pub(super) struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// The text was read before, so that no name stands twice in an object.
+    is_checked: bool,
 }
 
 impl<'a> Scanner<'a> {
@@ -152,6 +158,7 @@ impl<'a> Scanner<'a> {
             text,
             bytes: text.as_bytes(),
             at,
+            is_checked: false,
         }
     }
 
@@ -222,13 +229,15 @@ impl<'a> Scanner<'a> {
             let value = self.value(depth)?;
             match &mut out {
                 Some(members) => {
-                    let is_repeated =
-                        members.len() < NAMES_COMPARED_MAX && members.iter().any(|m| m.0 == name);
+                    let is_repeated = !self.is_checked
+                        && members.len() < NAMES_COMPARED_MAX
+                        && members.iter().any(|m| m.0 == name);
                     if is_repeated {
                         return Err(duplicate(&name, name_at));
                     }
                     members.push((name, value));
                 }
+                None if self.is_checked => {}
                 None => names.push(name),
             }
             self.skip_blanks();
@@ -240,6 +249,7 @@ impl<'a> Scanner<'a> {
             }
         }
         match out {
+            _ if self.is_checked => Ok(()),
             Some(members) if members.len() > NAMES_COMPARED_MAX => {
                 self.check_names(members.iter().map(|member| member.0.as_ref()).collect())
             }
@@ -248,7 +258,19 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn check_names(&self, mut names: Vec<&str>) -> Result<(), SyntaxFault> {
+    fn check_names(&self, names: Vec<&str>) -> Result<(), SyntaxFault> {
+        // Numbers sort faster than names; names of one number are compared.
+        let marks = names
+            .iter()
+            .enumerate()
+            .map(|(place, name)| (mark(name), place));
+        let mut marks: Vec<(u64, usize)> = marks.collect();
+        marks.sort_unstable();
+        let is_alike = |pair: &&[(u64, usize)]| pair[0].0 == pair[1].0;
+        if !marks.windows(2).any(|pair| is_alike(&pair)) {
+            return Ok(());
+        }
+        let mut names = names;
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(duplicate(pair[0], self.at)),
@@ -451,6 +473,21 @@ fn duplicate(name: &str, at: usize) -> SyntaxFault {
         at,
         what,
     }
+}
+
+/// A number that is the same for the same name.
+fn mark(name: &str) -> u64 {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut sum = name.len() as u64;
+    let (words, rest) = name.as_bytes().as_chunks::<8>();
+    for word in words {
+        sum = (sum ^ u64::from_le_bytes(*word))
+            .wrapping_mul(FACTOR)
+            .rotate_left(29);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    (sum ^ u64::from_le_bytes(last)).wrapping_mul(FACTOR)
 }
 
 /// How many bytes stand before the first quote, backslash or control character.

@@ -236,9 +236,16 @@ impl ValueReader {
 
     fn structure<'a>(&mut self, json: &'a str, fields: &Fields) -> Result<Cell<'a>, Misfit> {
         let mut cells = vec![Cell::Null; fields.len()];
+        let mut expected = 0;
         for (name, token) in token::members(json).map_err(|fault| Misfit::mismatch(fault.what))? {
-            match fields.iter().position(|field| *field.name() == name) {
-                Some(index) => cells[index] = self.json(&token, fields[index].data_type())?,
+            // Members mostly come in the order of the fields.
+            let is_named = |index: &usize| *fields[*index].name() == name;
+            let is_next = Some(expected).filter(|next| *next < fields.len() && is_named(next));
+            match is_next.or_else(|| (0..fields.len()).find(is_named)) {
+                Some(index) => {
+                    cells[index] = self.json(&token, fields[index].data_type())?;
+                    expected = index + 1;
+                }
                 None => self.has_unknown_field |= token != Token::Null,
             }
         }
