@@ -12,7 +12,7 @@ use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{LoadedFile, RowsAhead};
 use crate::change::Reject;
 use crate::checkpoint::{FileOutcome, OutcomeKind};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::landing::{ReadFault, hash_file};
 use crate::parallel::in_parallel;
 use crate::schema::{TableSchema, merge_new_columns};
@@ -265,12 +265,8 @@ impl LoadedBatch {
             }
             FileEnd::Stops(error) => return Err(error),
             FileEnd::Loads => {}
-            FileEnd::Brings(_) => {
-                let path = &file.path;
-                return Err(Error::bug(format!(
-                    "columns of landing file {path} are left"
-                )));
-            }
+            // It has other bytes than when its columns were looked for.
+            FileEnd::Brings(_) => return Ok(OutcomeKind::Again),
         }
         let result = OutcomeKind::Loaded {
             rows: done.rows,

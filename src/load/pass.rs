@@ -146,6 +146,15 @@ struct Shared {
     open: Mutex<Vec<Arc<OpenFile>>>,
 }
 
+impl Shared {
+    /// A file that another worker began and that is not at its end.
+    fn begun(&self) -> Option<Arc<OpenFile>> {
+        let mut open = lock(&self.open);
+        open.retain(|file| lock(&file.blocks).is_some());
+        open.first().cloned()
+    }
+}
+
 /// What one worker did.
 #[derive(Default)]
 struct WorkerResult {
@@ -276,8 +285,7 @@ impl<'w> Worker<'w> {
                 self.file(*place)?;
                 continue;
             }
-            let begun = lock(&self.shared.open).pop();
-            match begun {
+            match self.shared.begun() {
                 Some(open) => self.blocks(&open)?,
                 None => break,
             }
@@ -288,9 +296,6 @@ impl<'w> Worker<'w> {
         self.result.done.append(&mut self.waiting);
         if let Some(writer) = self.writer {
             self.result.written = writer.close()?;
-        }
-        for (place, writer) in self.writers_of {
-            self.result.written_of.push((place, writer.close()?));
         }
         Ok(self.result)
     }
@@ -366,6 +371,7 @@ impl<'w> Worker<'w> {
             };
             self.block(open, next)?;
         }
+        self.close_writer_of(open.place)?;
         self.finish_if_done(open)
     }
 
@@ -423,6 +429,7 @@ impl<'w> Worker<'w> {
         );
         let (_, result) = worker.into_inner();
         result?;
+        self.close_writer_of(place)?;
         if let Err(fault) = decoded {
             lock(&state).fail(0, fault);
         }
@@ -468,6 +475,14 @@ impl<'w> Worker<'w> {
                 }
             };
             writer.write(&rows)?;
+        }
+        Ok(())
+    }
+
+    /// Finishes the data files of this worker for one file; open ones cost memory.
+    fn close_writer_of(&mut self, place: usize) -> Result<()> {
+        if let Some(writer) = self.writers_of.remove(&place) {
+            self.result.written_of.push((place, writer.close()?));
         }
         Ok(())
     }
