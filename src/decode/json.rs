@@ -134,6 +134,8 @@ struct RecordReader<'a> {
     changes: Option<ChangeReader<'a>>,
     /// How records were laid out, where that is learned.
     layouts: Option<Layouts>,
+    /// The column at each place of the last record that was not read by its layout.
+    columns: Vec<usize>,
     members: Vec<Member<'a>>,
 }
 
@@ -146,6 +148,7 @@ impl<'a> RecordReader<'a> {
         RecordReader {
             unit,
             layouts: None,
+            columns: Vec::new(),
             changes,
             members: Vec::new(),
         }
@@ -185,9 +188,18 @@ impl<'a> RecordReader<'a> {
         let record = text_of(record, rows)?;
         token::object_text(record, &mut self.members)
             .map_err(|fault| syntax_fault(self.unit, record, &fault))?;
-        for (name, value) in &self.members {
-            match rows.index_of(name) {
-                Some(index) => rows.set(index, value)?,
+        for (place, (name, value)) in self.members.iter().enumerate() {
+            let expected = self.columns.get(place).copied();
+            let expected = expected.filter(|index| rows.name_of(*index) == name);
+            match expected.or_else(|| rows.index_of(name)) {
+                Some(index) => {
+                    if place < self.columns.len() {
+                        self.columns[place] = index;
+                    } else if place == self.columns.len() {
+                        self.columns.push(index);
+                    }
+                    rows.set(index, value)?;
+                }
                 None => rows.set_unknown(name, value)?,
             }
         }

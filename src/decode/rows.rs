@@ -227,6 +227,11 @@ impl<'a> Rows<'a> {
         (!is_present && !is_version && !self.hides(name)).then_some(index)
     }
 
+    /// The name of a column.
+    pub(super) fn name_of(&self, index: usize) -> &'a str {
+        self.schema.columns.field(index).name()
+    }
+
     /// Whether an envelope takes the values of this name.
     fn hides(&self, name: &str) -> bool {
         self.own.as_ref().is_some_and(|own| own.hides(name))
