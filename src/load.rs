@@ -12,6 +12,7 @@ use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{LoadedFile, RowsAhead};
 use crate::change::Reject;
 use crate::checkpoint::{FileOutcome, OutcomeKind};
+use crate::decode::is_plain_text_name;
 use crate::error::Result;
 use crate::landing::{ReadFault, hash_file};
 use crate::parallel::in_parallel;
@@ -42,7 +43,7 @@ pub struct LoadLimits {
     pub small_batch_bytes_max: u64,
     /// One file of no more bytes is decoded by itself, without another thread.
     pub small_file_bytes_max: u64,
-    /// Files of lines of at least so many bytes are read in blocks.
+    /// JSON files of at least so many bytes are read in blocks.
     pub streamed_bytes_min: u64,
     /// Bytes of a block.
     pub block_bytes: usize,
@@ -111,14 +112,16 @@ pub fn load(
 
 /// Whether the rows of a batch should be written ahead of its commit.
 pub fn is_large(batch: &MicroBatch, limits: &LoadLimits) -> bool {
-    let weight = |path: &str, size: u64| match crate::decode::is_plain_text_name(path) {
-        true => size,
-        false => size.saturating_mul(UNPACKED_FACTOR),
-    };
-    let bytes = batch.files.iter().fold(0u64, |sum, file| {
-        sum.saturating_add(weight(&file.path, file.size))
-    });
-    bytes > limits.small_batch_bytes_max
+    let weights = batch.files.iter().map(weight);
+    weights.fold(0, u64::saturating_add) > limits.small_batch_bytes_max
+}
+
+/// About how many bytes of text the records of a file have.
+fn weight(file: &PlannedFile) -> u64 {
+    match is_plain_text_name(&file.path) {
+        true => file.size,
+        false => file.size.saturating_mul(UNPACKED_FACTOR),
+    }
 }
 
 /// A batch whose files were all decoded once, some of which brought columns.
@@ -227,15 +230,6 @@ impl<'a> FirstPass<'a> {
 }
 
 impl LoadedBatch {
-    /// Rows for bronze.
-    pub fn row_count(&self) -> u64 {
-        let rows = |outcome: &FileOutcome| match outcome.result {
-            OutcomeKind::Loaded { rows, .. } => rows,
-            _ => 0,
-        };
-        self.outcomes.iter().map(rows).sum()
-    }
-
     /// Paths of the files that load, with rows or without.
     pub fn loading(&self) -> impl Iterator<Item = &str> {
         let loads = |outcome: &&FileOutcome| match outcome.result {

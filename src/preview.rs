@@ -48,7 +48,8 @@ pub struct PreviewFile {
 pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
     let mut schema = hints_of(settings)?;
     let bronze = BronzeTable::open(&settings.bronze.path).await?;
-    let is_first = bronze.is_none() && schema.columns.fields().is_empty();
+    let is_new = bronze.as_ref().is_none_or(BronzeTable::is_new);
+    let is_first = is_new && schema.columns.fields().is_empty();
     if let Some(bronze) = bronze {
         schema = with_hints(bronze.source_schema(), &schema);
     }

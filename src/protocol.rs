@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan      SQLite   batch N = these files
+//! decode    disk     data files of bronze with the rows of a large batch, which no log names
 //! prepare   SQLite   what decoding found in each
 //! rejects   Delta    quarantine, with txn (pipeline/epoch/quarantine, N)
 //! rows      Delta    bronze, with txn (pipeline/epoch/bronze, N)

@@ -5,7 +5,7 @@
 
 use super::admission::Admission;
 use super::files::{FileDone, FileEnd, FilePart, FileState};
-use super::{LoadLimits, UNPACKED_FACTOR};
+use super::{LoadLimits, weight};
 use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{AheadWriter, LoadedFile, RowsAhead};
 use crate::change::{FileFault, ParkReason};
@@ -235,11 +235,7 @@ impl Pass<'_> {
 
     fn is_streamed(&self, place: usize) -> bool {
         let file = self.file(place);
-        let bytes = match is_plain_text_name(&file.path) {
-            true => file.size,
-            false => file.size.saturating_mul(UNPACKED_FACTOR),
-        };
-        bytes >= self.limits.streamed_bytes_min && is_of_blocks(&file.path, self.source)
+        weight(file) >= self.limits.streamed_bytes_min && is_of_blocks(&file.path, self.source)
     }
 
     fn late(&self, file: &PlannedFile, rows: &RecordBatch) -> Result<Option<String>> {
@@ -307,7 +303,7 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Reads a file of lines block by block; `false` where it turns out to be something else.
+    /// Reads a file block by block; `false` where it turns out to be something else.
     fn stream(&mut self, place: usize) -> Result<bool> {
         let file = self.pass.file(place);
         let mut state = FileState::default();

@@ -206,15 +206,7 @@ impl SilverTable {
                 parts.0 += 1;
                 (parts.0, parts.1.next()?.unwrap_or_default())
             };
-            let (changes, part) = match rows.is_empty() {
-                true => self.fold_part(
-                    work,
-                    schema,
-                    vec![RecordBatch::new_empty(schema.clone())],
-                    wants_keys,
-                )?,
-                false => self.fold_part(work, schema, rows, wants_keys)?,
-            };
+            let (changes, part) = self.fold_part(work, schema, rows, wants_keys)?;
             // The runtime of the loader waits for this.
             let runtime = Builder::new_current_thread().build().map_err(|error| {
                 Error::unavailable(format!("rows of silver cannot be written: {error}"))
