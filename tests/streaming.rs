@@ -147,30 +147,15 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A pipeline with further settings of its source.
+/// A pipeline with further settings of its source, and hints unless it is to infer all columns.
 fn settings(source: &str) -> TestLoader {
-    let hints = match source.contains("schema_hints") {
-        true => String::new(),
-        false => format!("schema_hints = \"{HINTS}\""),
+    let (hints, source) = match source {
+        "no hints" => ("", ""),
+        _ => (HINTS, source),
     };
-    TestLoader::from_toml(&format!(
-        r#"
-[pipeline.orders]
-checkpoint = "checkpoints/orders.db"
-[pipeline.orders.source]
-path = "landing"
-settle = "0s"
-{hints}
-{source}
-[pipeline.orders.bronze]
-path = "lake/bronze"
-[pipeline.orders.silver]
-path = "lake/silver"
-keys = ["order_id"]
-sequence_by = ["seq"]
-operations = {{ column = "op", upsert = ["I", "U"], delete = ["D"] }}
-"#
-    ))
+    let rules = "sequence_by = [\"seq\"]\n\
+        operations = { column = \"op\", upsert = [\"I\", \"U\"], delete = [\"D\"] }";
+    TestLoader::of_orders("auto", hints, source, rules)
 }
 
 fn orphans(loader: &TestLoader) -> usize {
@@ -201,7 +186,7 @@ fn what_is_loaded_does_not_depend_on_how_much_is_in_memory() {
         "on_bad_record = \"fail_file\"",
         "duplicate_content = \"skip\"",
         "absent_columns = \"keep\"",
-        "schema_hints = \"\"",
+        "no hints",
         "json.multi_line = true",
         "json.multi_line = true\nschema_evolution_mode = \"rescue\"",
     ] {

@@ -61,23 +61,24 @@ impl TestLoader {
         let rules = "sequence_by = [\"seq\"]\n\
             operations = { column = \"op\", upsert = [\"I\", \"U\"], delete = [\"D\"] }\n\
             except_column_list = [\"op\"]";
-        TestLoader::of_orders(HINTS, source, &format!("{rules}\n{silver}"))
+        TestLoader::of_orders("json", HINTS, source, &format!("{rules}\n{silver}"))
     }
 
     /// Orders under `rules`, with further settings of the source and of silver.
     pub(crate) fn under(rules: &rules::Rules, source: &str, silver: &str) -> Self {
         let silver = format!("{}\n{silver}", rules.settings());
-        TestLoader::of_orders(rules::Rules::HINTS, source, &silver)
+        TestLoader::of_orders("json", rules::Rules::HINTS, source, &silver)
     }
 
-    fn of_orders(hints: &str, source: &str, silver: &str) -> Self {
+    /// Orders in files of this format.
+    pub(crate) fn of_orders(format: &str, hints: &str, source: &str, silver: &str) -> Self {
         TestLoader::from_toml(&format!(
             r#"
 [pipeline.orders]
 checkpoint = "checkpoints/orders.db"
 [pipeline.orders.source]
 path = "landing"
-format = "json"
+format = "{format}"
 settle = "0s"
 schema_hints = "{hints}"
 {source}
