@@ -33,7 +33,6 @@ mod time;
 mod token;
 mod typed;
 mod unpack;
-mod unpacked;
 mod value;
 
 pub use crate::schema::{NewColumn, widen};
@@ -42,8 +41,9 @@ pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
 pub(crate) use rows::RecordFault;
 pub(crate) use text::{json_text, shorten};
 pub(crate) use token::{Member, Token, elements, members, one_value};
+pub(crate) use typed::{format_by_name, has_typed_values, rescued_column};
 pub use typed::{shows_columns, value_of_text, values_of_record};
-pub use unpacked::{Unpacked, fault_of};
+pub use unpack::stream::{Unpacked, fault_of};
 
 use crate::change::{FileFault, ParkReason, Reject};
 use crate::schema::TableSchema;

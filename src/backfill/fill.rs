@@ -3,7 +3,10 @@
 use super::original::{Found, OriginalReader};
 use super::tally::{Place, Tally};
 use crate::change::{FILE_PATH, FILE_ROW, RESCUED_DATA, RescuedValue};
-use crate::decode::{Member, Token, json_text, members, one_value, shorten, text_type};
+use crate::decode::{
+    Member, Token, format_by_name, json_text, members, one_value, rescued_column, shorten,
+    text_type,
+};
 use crate::error::{Error, Result};
 use crate::protocol::with_own_columns;
 use crate::schema::{Lookup, TableSchema, check_column_name};
@@ -158,7 +161,7 @@ impl<'a> Filler<'a> {
         let mut values: BTreeMap<usize, Values<'r>> = BTreeMap::new();
         for (row, fields) in rows.fields.iter().enumerate() {
             let place = rows.place(row);
-            let format = self.source.format_by_name(place.file_path);
+            let format = format_by_name(place.file_path, self.source);
             for (name, token) in fields.iter().filter(|(name, _)| name != FILE_PATH) {
                 match self.column_for(name) {
                     Ok(column) => {
@@ -187,7 +190,7 @@ impl<'a> Filler<'a> {
         let field = &self.schema.columns.fields()[column];
         let name = field.name();
         let old = column_or_null(rows.batch, field);
-        let (new, mut became) = self.source.rescued_column(field.data_type(), values)?;
+        let (new, mut became) = rescued_column(field.data_type(), values, self.source)?;
         let new = rows.found.correct(name, values, new, &mut became)?;
         let mut gains = vec![false; values.len()];
         for (row, (value, became)) in values.iter().zip(became).enumerate() {

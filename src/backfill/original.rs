@@ -7,7 +7,7 @@ use super::fill::{Values, fields_of};
 use crate::batch::PlannedFile;
 use crate::change::{RESCUED_DATA, RescuedValue};
 use crate::checkpoint::{CheckpointStore, FileRecord, FileState};
-use crate::decode::decode;
+use crate::decode::{decode, has_typed_values};
 use crate::error::Result;
 use crate::landing;
 use crate::schema::TableSchema;
@@ -58,7 +58,7 @@ impl Originals {
             && settings.envelope != Envelope::Debezium;
         if !never {
             checkpoint.files(Some(FileState::Loaded), &mut |file| {
-                if settings.has_typed_values(&file.path) {
+                if has_typed_values(&file.path, settings) {
                     files.insert(file.path.clone(), file);
                 }
             })?;

@@ -6,7 +6,7 @@
 
 use super::documents::{Documents, FramingFault, Resumed};
 use super::rows::{Before, Place};
-use super::unpacked::damage;
+use super::unpack::stream::damage;
 use super::{RECORD_BYTES_MAX, encoding};
 use crate::change::{FileFault, ParkReason};
 use bytes::Bytes;
@@ -226,7 +226,7 @@ pub(super) fn is_blank(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::unpacked::fault_of;
+    use super::super::unpack::stream::fault_of;
     use super::*;
 
     fn blocks(text: &[u8], block_bytes: usize) -> Vec<Block> {

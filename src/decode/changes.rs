@@ -336,13 +336,7 @@ mod tests {
             "value",
             "id",
         ];
-        let mut state = 11u64;
-        let mut next = |bound: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut next = numbers(11);
         for envelope in [
             Envelope::Debezium,
             Envelope::Dms,

@@ -606,13 +606,7 @@ mod tests {
         let pieces: [&[u8]; 12] = [
             b"\"", b"\"\"", b",", b"\n", b"\r\n", b"\r", b"x", b" ", b"\\", b"#", b"\xff", b"\0",
         ];
-        let mut state = 11u64;
-        let mut next = |bound: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut next = numbers(11);
         for round in 0..2000 {
             let mut case = Case::csv("a STRING, b INT");
             case.settings.csv.multi_line = round % 2 == 0;

@@ -292,6 +292,7 @@ impl<'a> Documents<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::testing::numbers;
 
     fn records(text: &str) -> Result<Vec<(i64, &str)>, FramingFault> {
         let mut documents = Documents::new(text.as_bytes(), 0);
@@ -363,13 +364,7 @@ mod tests {
         let pieces = [
             "{", "}", "[", "]", ",", ":", "\"", "\\", "1", "null", "x", "\n", " ", "\u{e9}",
         ];
-        let mut state = 7u64;
-        let mut next = |bound: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut next = numbers(7);
         for _ in 0..5000 {
             let text: String = (0..next(24)).map(|_| pieces[next(pieces.len())]).collect();
             match records(&text) {

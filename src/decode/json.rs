@@ -778,13 +778,7 @@ mod tests {
             b" ",
             b"\r",
         ];
-        let mut state = 7u64;
-        let mut next = |bound: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut next = numbers(7);
         let case = Case::json("a DECIMAL(5,2), b STRUCT<x: INT>").rescuing();
         for _ in 0..500 {
             let mut text = Vec::new();

@@ -441,13 +441,7 @@ mod tests {
             "\"id\":",
             "\"op\"",
         ];
-        let mut state = 11u64;
-        let mut next = |bound: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut next = numbers(11);
         let cases = cases();
         let behind = LAYOUTS.join("\n");
         for round in 0..3_000 {

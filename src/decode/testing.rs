@@ -140,3 +140,14 @@ pub(super) fn new_columns(decoded: &Decoded) -> Vec<(String, String)> {
     };
     decoded.new_columns.iter().map(show).collect()
 }
+
+/// Numbers below the bounds that are asked for, the same for the same seed.
+pub(super) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |bound| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    }
+}

@@ -5,7 +5,7 @@
 //! the one that its file would bring.
 
 use super::columns::Column;
-use super::format::extension_of;
+use super::format::{extension_of, has_json_name};
 use super::packing::split_packing;
 use super::reader;
 use super::time::TimeFormats;
@@ -71,61 +71,63 @@ pub fn shows_columns(settings: &SourceSettings) -> bool {
     settings.format != Format::Csv
 }
 
-impl SourceSettings {
-    /// The format of the file of this name. `Auto` looks at its first bytes too: where the name does not tell, it is JSON.
-    pub(crate) fn format_by_name(&self, path: &str) -> Format {
-        match (self.format, extension_of(split_packing(path).0).as_str()) {
-            (Format::Auto, "csv" | "tsv") => Format::Csv,
-            (Format::Auto, "parquet") => Format::Parquet,
-            (Format::Auto, "avro") => Format::Avro,
-            (Format::Auto, _) => Format::Json,
-            (format, _) => format,
-        }
+/// The format of the file of this name. `Auto` looks at its first bytes too: where the name does not tell, it is JSON.
+pub(crate) fn format_by_name(path: &str, settings: &SourceSettings) -> Format {
+    match (
+        settings.format,
+        extension_of(split_packing(path).0).as_str(),
+    ) {
+        (Format::Auto, "csv" | "tsv") => Format::Csv,
+        (Format::Auto, "parquet") => Format::Parquet,
+        (Format::Auto, "avro") => Format::Avro,
+        (Format::Auto, _) => Format::Json,
+        (format, _) => format,
     }
+}
 
-    /// Whether the file of this name may give its values types that their JSON text does not tell.
-    pub(crate) fn has_typed_values(&self, path: &str) -> bool {
-        match self.format {
-            Format::Parquet | Format::Avro => true,
-            Format::Json => self.envelope == Envelope::Debezium,
-            Format::Csv => false,
-            Format::Auto => match extension_of(split_packing(path).0).as_str() {
-                "json" | "jsonl" | "ndjson" => self.envelope == Envelope::Debezium,
-                "csv" | "tsv" => false,
-                _ => true,
+/// Whether the file of this name may give its values types that their JSON text does not tell.
+pub(crate) fn has_typed_values(path: &str, settings: &SourceSettings) -> bool {
+    let name = split_packing(path).0;
+    match settings.format {
+        Format::Parquet | Format::Avro => true,
+        Format::Json => settings.envelope == Envelope::Debezium,
+        Format::Csv => false,
+        Format::Auto => match extension_of(name).as_str() {
+            _ if has_json_name(name) => settings.envelope == Envelope::Debezium,
+            "csv" | "tsv" => false,
+            _ => true,
+        },
+    }
+}
+
+/// A column of rescued values, each of a file of this format; a row without one is NULL, and so is one whose value does
+/// not fit. Beside it stands for each row what became of its value.
+pub(crate) fn rescued_column(
+    data_type: &DataType,
+    values: &[Option<(Format, Token<'_>)>],
+    settings: &SourceSettings,
+) -> LoadResult<(ArrayRef, Vec<Option<RescuedValue>>)> {
+    let mut readers = RescuedReaders::of(settings)?;
+    let mut column = Column::new(data_type);
+    let mut became = Vec::with_capacity(values.len());
+    for value in values {
+        let (cell, fate) = match value {
+            None => (Cell::Null, None),
+            Some((format, token)) => match readers.read(*format, token, data_type) {
+                Ok((cell, false)) => (cell, Some(RescuedValue::Fits)),
+                Ok((cell, true)) => (cell, Some(RescuedValue::FitsInPart)),
+                Err(misfit) => {
+                    let why = misfit.why.into_owned();
+                    (Cell::Null, Some(RescuedValue::Unfit(why)))
+                }
             },
-        }
+        };
+        column.push(cell);
+        became.push(fate);
     }
-
-    /// A column of rescued values, each of a file of this format; a row without one is NULL, and so is one whose value does
-    /// not fit. Beside it stands for each row what became of its value.
-    pub(crate) fn rescued_column(
-        &self,
-        data_type: &DataType,
-        values: &[Option<(Format, Token<'_>)>],
-    ) -> LoadResult<(ArrayRef, Vec<Option<RescuedValue>>)> {
-        let mut readers = RescuedReaders::of(self)?;
-        let mut column = Column::new(data_type);
-        let mut became = Vec::with_capacity(values.len());
-        for value in values {
-            let (cell, fate) = match value {
-                None => (Cell::Null, None),
-                Some((format, token)) => match readers.read(*format, token, data_type) {
-                    Ok((cell, false)) => (cell, Some(RescuedValue::Fits)),
-                    Ok((cell, true)) => (cell, Some(RescuedValue::FitsInPart)),
-                    Err(misfit) => {
-                        let why = misfit.why.into_owned();
-                        (Cell::Null, Some(RescuedValue::Unfit(why)))
-                    }
-                },
-            };
-            column.push(cell);
-            became.push(fate);
-        }
-        let column = column.finish("rescued");
-        let too_large = |fault: FileFault| Error::new(ErrorKind::Input, fault.detail);
-        Ok((column.map_err(too_large)?, became))
-    }
+    let column = column.finish("rescued");
+    let too_large = |fault: FileFault| Error::new(ErrorKind::Input, fault.detail);
+    Ok((column.map_err(too_large)?, became))
 }
 
 /// Reads rescued values in the ways of the formats that they came from.
@@ -308,7 +310,7 @@ mod tests {
         let field = &fields(&format!("c {ddl}"))[0];
         let token = token::one_value(json).unwrap();
         let values = [None, Some((format, token))];
-        let (column, became) = settings.rescued_column(field.data_type(), &values).unwrap();
+        let (column, became) = rescued_column(field.data_type(), &values, settings).unwrap();
         assert_eq!((column.len(), became[0].is_none()), (2, true));
         assert!(column.is_null(0));
         let text = match column.is_valid(1) {
@@ -387,7 +389,7 @@ mod tests {
             ("a.log", "\"\\u0041\\n\"", "STRING", "A\n", true),
             ("a.log", "1.10", "STRING", "1.10", true),
         ] {
-            let moved = moved(settings.format_by_name(path), json, ddl, &settings);
+            let moved = moved(format_by_name(path, &settings), json, ddl, &settings);
             assert_eq!(
                 moved,
                 Ok((value.to_string(), is_whole)),

@@ -3,6 +3,8 @@
 //! A stream that ends early, is damaged or has something behind its end is a fault with the offset; a shorter file
 //! never comes out.
 
+pub(super) mod stream;
+
 use super::packing::Packing;
 use crate::change::{FileFault, ParkReason};
 use bytes::Bytes;
@@ -241,7 +243,7 @@ pub(super) fn inflate<'a>(
     (Ok(()), rest)
 }
 
-pub(super) fn damaged(word: &str, member: usize, offset: usize, error: &io::Error) -> FileFault {
+fn damaged(word: &str, member: usize, offset: usize, error: &io::Error) -> FileFault {
     if error.to_string().contains("memory") {
         return FileFault::new(
             ParkReason::Unreadable,
@@ -253,7 +255,7 @@ pub(super) fn damaged(word: &str, member: usize, offset: usize, error: &io::Erro
     FileFault::new(ParkReason::TruncatedStream, detail)
 }
 
-pub(super) fn too_large(bytes_max: u64) -> FileFault {
+fn too_large(bytes_max: u64) -> FileFault {
     FileFault::new(
         ParkReason::TooLarge,
         format!("the file has more than {bytes_max} bytes when unpacked"),
@@ -263,6 +265,7 @@ pub(super) fn too_large(bytes_max: u64) -> FileFault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::testing::numbers;
     use std::io::Write;
 
     fn gzip(text: &[u8]) -> Vec<u8> {
@@ -377,13 +380,7 @@ mod tests {
 
     #[test]
     fn damage_anywhere_never_panics_and_never_passes_the_limit() {
-        let mut state = 5u64;
-        let mut next = |bound: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut next = numbers(5);
         let text: Vec<u8> = (0..3000u32).map(|i| (i * i / 7) as u8).collect();
         for (path, packed) in packed(&text) {
             for _ in 0..150 {

@@ -1,11 +1,11 @@
 //! Unpacks a file while it is read, so that neither its packed nor its unpacked bytes are in memory.
 //!
-//! What comes out, and what is wrong with a stream, is the same as for a file in memory (`unpack`); a fault may come behind
+//! What comes out, and what is wrong with a stream, is the same as for a file in memory (the module above); a fault may come behind
 //! bytes that were handed out, so these count only when the end was reached.
 
-use super::packing::Packing;
-use super::unpack::{UNPACKED_BYTES_MAX, damaged, too_large};
+use super::{UNPACKED_BYTES_MAX, damaged, too_large};
 use crate::change::FileFault;
+use crate::decode::packing::Packing;
 use flate2::bufread::GzDecoder;
 use std::error::Error as StdError;
 use std::fmt;
@@ -33,7 +33,7 @@ pub fn fault_of(error: &Error) -> Option<FileFault> {
 }
 
 /// A fault of the file as the error of a reader.
-pub(super) fn damage(fault: FileFault) -> Error {
+pub(in crate::decode) fn damage(fault: FileFault) -> Error {
     Error::other(Damage(fault))
 }
 
@@ -183,7 +183,7 @@ impl<R: Read> Read for Unpacked<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::unpack::unpack;
+    use super::super::unpack;
     use super::*;
     use bytes::Bytes;
     use std::io::Write;
