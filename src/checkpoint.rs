@@ -233,6 +233,28 @@ impl CheckpointStore {
         result.map_err(|error| self.explain(error))
     }
 
+    /// As [`CheckpointStore::write`], without a wait for the disk: a power cut may take it back, up to the next
+    /// [`CheckpointStore::write`], a kill of the program cannot. For what a listing finds again.
+    fn write_unsynced<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T>) -> Result<T> {
+        if !self.is_wal() {
+            // Without the write-ahead log such a commit could damage the database.
+            return self.write(work);
+        }
+        self.set_synchronous("NORMAL")?;
+        let result = self.write(work);
+        self.set_synchronous("FULL")?;
+        result
+    }
+
+    fn set_synchronous(&self, level: &str) -> Result<()> {
+        self.read(|connection| Ok(connection.pragma_update(None, "synchronous", level)?))
+    }
+
+    /// Every other journal has a note.
+    fn is_wal(&self) -> bool {
+        self.journal_note.is_none()
+    }
+
     fn explain(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::Bug | ErrorKind::Settings => error,

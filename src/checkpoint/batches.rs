@@ -55,7 +55,8 @@ impl CheckpointStore {
     /// Freezes the next batch: settled pending files and parked ones whose next try is due, in path order, up to the
     /// limits. `None` when there is none, and then nothing is written. Fails while another batch is planned.
     ///
-    /// If the program stops inside, either the batch is planned and its id used, or nothing happened.
+    /// If the program stops inside, either the batch is planned and its id used, or nothing happened. A power cut before
+    /// [`CheckpointStore::prepare`] may take the plan back, when no table knows the batch yet.
     pub fn plan(
         &mut self,
         settled: &dyn Fn(&str) -> bool,
@@ -69,7 +70,7 @@ impl CheckpointStore {
         if files.is_empty() {
             return Ok(None);
         }
-        self.write(|transaction| {
+        self.write_unsynced(|transaction| {
             let id: i64 =
                 transaction.query_row("SELECT next_batch_id FROM meta", [], |row| row.get(0))?;
             transaction.execute("UPDATE meta SET next_batch_id = next_batch_id + 1", [])?;
@@ -416,6 +417,41 @@ mod tests {
             ErrorKind::Bug
         );
         assert_eq!(bench.state("b"), FileState::Pending);
+    }
+
+    #[test]
+    fn files_of_a_plan_that_a_power_cut_took_back_are_found_again() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        bench.load();
+        let files = ["", "-wal"].map(|end| bench.path().display().to_string() + end);
+        let on_disk = files.clone().map(|file| std::fs::read(file).unwrap());
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        let lost = bench.plan(NOW).unwrap();
+        let Bench { folder, store } = bench;
+        drop(store);
+        for (file, bytes) in files.iter().zip(on_disk) {
+            std::fs::write(file, bytes).unwrap();
+        }
+        let mut bench = Bench::open(folder);
+        assert_eq!(bench.state("a"), FileState::Loaded);
+        assert_eq!(bench.see(&[("a", 1, 1), ("b", 1, 1)]).new, 1);
+        assert_eq!(bench.plan(NOW), Some(lost));
+    }
+
+    #[test]
+    fn what_follows_a_plan_is_synced() {
+        let mut bench = Bench::new();
+        bench.see(&[("a", 1, 1)]);
+        bench.see(&[("a", 1, 1), ("b", 1, 1)]);
+        bench.plan(NOW).unwrap();
+        let level: i64 = bench
+            .store
+            .read(|connection| {
+                Ok(connection.pragma_query_value(None, "synchronous", |row| row.get(0))?)
+            })
+            .unwrap();
+        assert_eq!(level, 2);
     }
 
     #[test]

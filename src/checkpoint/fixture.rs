@@ -44,6 +44,10 @@ impl Bench {
     pub(super) fn reopen(self) -> Bench {
         let Bench { folder, store } = self;
         drop(store);
+        Bench::open(folder)
+    }
+
+    pub(super) fn open(folder: tempfile::TempDir) -> Bench {
         let path = folder.path().join("c/orders.db");
         let store =
             CheckpointStore::open(&path, "orders", &folder.path().join("landing"), NOW).unwrap();

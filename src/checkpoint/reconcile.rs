@@ -73,6 +73,8 @@ impl CheckpointStore {
     /// - Not there, and not below a folder that could not be listed: a file that waits is parked as `vanished` until it
     ///   is back; loaded and cleaned ones stay what they are.
     /// - Planned: untouched; reading it finds out.
+    ///
+    /// If the program stops inside, all of it is recorded or nothing. A power cut may take back that files are new.
     pub fn reconcile(
         &mut self,
         listing: &Listing,
@@ -86,13 +88,18 @@ impl CheckpointStore {
             return Ok(compared.reconciled);
         }
         let existed_before = first && !include_existing_files;
-        self.write(|transaction| {
+        let is_found_again = |change: &Change<'_>| matches!(change, Change::New(_));
+        let record = |transaction: &Transaction<'_>| {
             for change in &compared.changes {
                 record_change(transaction, change, existed_before, now)?;
             }
             transaction.execute("UPDATE meta SET first_listing_done = 1", [])?;
             Ok(())
-        })?;
+        };
+        match !first && compared.changes.iter().all(is_found_again) {
+            true => self.write_unsynced(record)?,
+            false => self.write(record)?,
+        }
         let mut reconciled = compared.reconciled;
         if existed_before {
             reconciled.new = 0;
