@@ -32,6 +32,8 @@ pub enum Wake {
 
 /// A file makes several events while it is written and closed: one listing is enough for them.
 const GATHER: Duration = Duration::from_millis(1);
+/// A file renamed into place is whole: only others that come with it are waited for.
+const GATHER_RENAMED: Duration = Duration::from_micros(250);
 /// A new folder is watched a moment after its event, so what lands in it meanwhile is unseen: it is listed once more.
 const NEW_FOLDER_AGAIN: Duration = Duration::from_millis(200);
 /// How often a wait looks whether the folder at the path is still the one that is watched: a mount over it makes no event.
@@ -124,10 +126,11 @@ impl News {
         None
     }
 
-    /// Notes a change, to be told together with those that follow at once.
-    fn note_change(&mut self) {
-        self.changed_at
-            .get_or_insert_with(|| Instant::now() + GATHER);
+    /// Notes a change, to be told together with those that follow within `gather`.
+    fn note_change(&mut self, gather: Duration) {
+        let due = Instant::now() + gather;
+        let at = self.changed_at.get_or_insert(due);
+        *at = due.min(*at);
     }
 
     /// How long nothing can be told, if nothing more happens.
@@ -288,7 +291,7 @@ impl Handler {
                 Ok(event) => self.note(&event, news),
                 Err(error) if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) => {
                     news.degraded = Some(limit_reached(&self.root));
-                    news.note_change();
+                    news.note_change(GATHER);
                 }
                 // Whatever was not delivered is found by a listing.
                 Err(_) => news.overflow = true,
@@ -309,21 +312,21 @@ impl Handler {
                 news.lost = Some(format!("landing folder {} is gone", self.root.display()));
             }
             EventKind::Modify(ModifyKind::Name(RenameMode::To)) => {
-                news.note_change();
+                news.note_change(GATHER_RENAMED);
                 self.note_new(event, news);
             }
             EventKind::Create(CreateKind::Folder) => {
-                news.note_change();
+                news.note_change(GATHER);
                 news.again_at = Some(Instant::now() + NEW_FOLDER_AGAIN);
             }
             // Our own reading and listing must not wake us.
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => news.note_change(),
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => news.note_change(GATHER),
             EventKind::Access(_) => {}
             EventKind::Any
             | EventKind::Create(_)
             | EventKind::Modify(_)
             | EventKind::Remove(_)
-            | EventKind::Other => news.note_change(),
+            | EventKind::Other => news.note_change(GATHER),
         }
     }
 
