@@ -13,8 +13,9 @@ use deltalake::datafusion::common::DFSchema;
 use deltalake::datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use deltalake::datafusion::logical_expr::{Expr, Volatility};
 use deltalake::datafusion::physical_expr::PhysicalExpr;
+use deltalake::datafusion::physical_expr::utils::collect_columns;
 use deltalake::datafusion::prelude::SessionContext;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// What one event does to silver.
@@ -78,6 +79,19 @@ impl EventClassifier {
             },
         };
         Ok(EventClassifier { rule })
+    }
+
+    /// Where the columns stand in the schema that tell the kinds, ascending.
+    pub fn columns(&self) -> BTreeSet<usize> {
+        match &self.rule {
+            Rule::Always(_) => BTreeSet::new(),
+            Rule::Values { column, .. } => column.iter().copied().collect(),
+            Rule::Predicates { predicates, .. } => predicates
+                .iter()
+                .flat_map(|(predicate, _)| collect_columns(predicate))
+                .map(|column| column.index())
+                .collect(),
+        }
     }
 
     /// One kind for each row of `batch`, which has the schema given to [`EventClassifier::new`].
@@ -343,6 +357,25 @@ mod tests {
             .unwrap()
             .classify(&batch);
         assert_eq!(kinds.unwrap(), [Delete, Unknown, Upsert, Delete]);
+    }
+
+    #[test]
+    fn columns_are_those_that_tell_the_kind() {
+        let columns = |rules: &EventRules| {
+            let classifier = EventClassifier::new(rules, &batch().schema()).unwrap();
+            classifier.columns().into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(columns(&predicate("seq > 3")), [1]);
+        assert_eq!(columns(&predicate("OP = 'D' AND seq + seq > 3")), [0, 1]);
+        let closed = |column: &str| EventRules::Operations {
+            column: column.into(),
+            upsert: vec![],
+            delete: vec!["D".into()],
+            truncate: vec![],
+            skip: vec![],
+        };
+        assert_eq!(columns(&closed("op")), [0]);
+        assert_eq!(columns(&closed("kind")), [0; 0]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod pool;
 mod rebuild;
 pub mod refold;
 pub mod scd1;
+mod sift;
 mod sweep;
 pub mod truncates;
 mod write;

@@ -101,9 +101,18 @@ impl SilverTable {
         transaction: AppTransaction,
         files: &VersionFiles,
     ) -> Result<(Draft, ApplyCounters)> {
-        let incoming = Incoming::read(bronze, files)?;
-        let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
         let fresh: HashSet<&str> = files.added.iter().map(|add| add.path.as_str()).collect();
+        let is_empty = self
+            .table
+            .as_ref()
+            .is_some_and(|table| table.row_count() == 0);
+        // A delete may leave no row, but its event is in bronze.
+        let is_all = is_empty
+            && bronze
+                .files()
+                .all(|file| fresh.contains(file.path.as_str()));
+        let incoming = Incoming::read(bronze, plan, files, is_all)?;
+        let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
         let known = self.known_truncates(plan, comparators)?;
         let all = incoming.truncates(plan, comparators, &known)?;
         let has_new = all != known;

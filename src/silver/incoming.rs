@@ -8,9 +8,10 @@ use crate::silver::fold::prefix;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::Comparators;
 use crate::silver::refold;
+use crate::silver::sift::{KeptRows, sift};
 use crate::silver::truncates::Truncates;
-use arrow::array::{RecordBatch, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
+use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use arrow::row::OwnedRow;
 use std::cmp::Ordering;
@@ -40,6 +41,8 @@ pub(super) struct Incoming<'b> {
     /// Of all rows.
     pub(super) schema: SchemaRef,
     files: Vec<DataFile>,
+    /// The rows that count, where that was looked for.
+    kept: Option<KeptRows>,
     /// The rows, where they are few enough to be in memory at once.
     held: Option<Vec<RecordBatch>>,
     /// The version took rows away: only all events of their keys can tell.
@@ -47,8 +50,13 @@ pub(super) struct Incoming<'b> {
 }
 
 impl<'b> Incoming<'b> {
-    /// Reads the files that a version added and removed.
-    pub(super) fn read(bronze: &'b Table, files: &VersionFiles) -> Result<Incoming<'b>> {
+    /// Reads the files that a version added and removed. `is_all` says that no other event of their keys is known.
+    pub(super) fn read(
+        bronze: &'b Table,
+        plan: &SilverPlan,
+        files: &VersionFiles,
+        is_all: bool,
+    ) -> Result<Incoming<'b>> {
         let added = files.added.iter().map(|add| bronze.data_file(add.clone()));
         let removed = files
             .removed
@@ -58,9 +66,13 @@ impl<'b> Incoming<'b> {
             bronze,
             schema: refold::event_schema(bronze),
             files: added.chain(removed).collect::<Result<_>>()?,
+            kept: None,
             held: None,
             replaces: !files.removed.is_empty(),
         };
+        if is_all && !incoming.replaces {
+            incoming.kept = sift(bronze, plan, &incoming.schema, &incoming.files)?;
+        }
         if incoming.events() <= HELD_EVENTS_MAX {
             let all = in_parallel(incoming.files.len(), |file| {
                 let mut rows = Vec::new();
@@ -76,6 +88,9 @@ impl<'b> Incoming<'b> {
     }
 
     fn events(&self) -> usize {
+        if let Some(kept) = &self.kept {
+            return kept.iter().map(|rows| rows.count_set_bits()).sum();
+        }
         let events: i64 = self.files.iter().map(DataFile::live_rows).sum();
         usize::try_from(events).unwrap_or(usize::MAX)
     }
@@ -91,8 +106,18 @@ impl<'b> Incoming<'b> {
         columns: &[String],
         take: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
+        let mut first = 0;
         for scanned in self.bronze.scan(&self.files[file], columns)? {
-            take(scanned?.rows)?;
+            let rows = scanned?.rows;
+            let count = rows.num_rows();
+            match &self.kept {
+                Some(kept) => {
+                    let kept = BooleanArray::new(kept[file].slice(first, count), None);
+                    take(filter_record_batch(&rows, &kept)?)?;
+                }
+                None => take(rows)?,
+            }
+            first += count;
         }
         Ok(())
     }

@@ -1,0 +1,445 @@
+//! Finds the events of a large version of bronze that cannot show in an empty silver, so that only the others are read whole.
+//!
+//! An upsert sets every column, unless the settings say otherwise, and nothing below it shows above it. So of the events of a
+//! key those count that stand at the sequence of its last such event or above. Those of equal sequence are kept too, wherever
+//! they stand: they are counted. Keys, sequences and operations alone are read for that.
+
+use crate::delta::{DataFile, Table};
+use crate::error::{Error, Result};
+use crate::events::{EventClassifier, EventKind};
+use crate::parallel::in_parallel;
+use crate::silver::fold::Shape;
+use crate::silver::plan::SilverPlan;
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef,
+    TimeUnit, TimestampMicrosecondType,
+};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Smaller versions are folded whole.
+const SIFTED_EVENTS_MIN: usize = if cfg!(debug_assertions) { 4 } else { 200_000 };
+/// So many bytes of keys and sequences are in memory at once.
+const ENTRY_BYTES_MAX: usize = if cfg!(debug_assertions) {
+    1_024
+} else {
+    160 << 20
+};
+/// Events are sorted in so many buckets by their keys.
+const BUCKETS: usize = 64;
+
+/// For each file, which of its live rows are to be read, in their order.
+pub(super) type KeptRows = Vec<BooleanBuffer>;
+
+/// The rows of `files`, which a version added, that silver must see; `None` where all of them are to be seen.
+///
+/// Only for a silver without rows, and for a bronze in which no other event of these keys may be.
+pub(super) fn sift(
+    bronze: &Table,
+    plan: &SilverPlan,
+    schema: &SchemaRef,
+    files: &[DataFile],
+) -> Result<Option<KeptRows>> {
+    let rows: Vec<usize> = files.iter().map(row_count).collect();
+    let is_sifted = plan.shape != Shape::History && !plan.snapshots && !plan.is_partial();
+    if !is_sifted || rows.iter().sum::<usize>() < SIFTED_EVENTS_MIN {
+        return Ok(None);
+    }
+    let (Some(key), Some(sequence)) = (
+        Packing::of(plan, &plan.keys),
+        Packing::of(plan, &plan.sequence),
+    ) else {
+        return Ok(None);
+    };
+    let sift = Sift {
+        bronze,
+        plan,
+        files,
+        columns: columns_read(plan, schema)?,
+        key,
+        sequence,
+        kept: rows.iter().map(|&rows| all_of(rows)).collect(),
+    };
+    let is_short = |packing: &Packing| packing.bits <= 64;
+    match (is_short(&sift.key), is_short(&sift.sequence)) {
+        (true, true) => sift.run::<u64, u64>(&rows)?,
+        (true, false) => sift.run::<u64, u128>(&rows)?,
+        (false, true) => sift.run::<u128, u64>(&rows)?,
+        (false, false) => sift.run::<u128, u128>(&rows)?,
+    }
+    let kept = sift.kept.into_iter().zip(rows);
+    Ok(Some(kept.map(|(words, rows)| bits(words, rows)).collect()))
+}
+
+fn row_count(file: &DataFile) -> usize {
+    usize::try_from(file.live_rows()).unwrap_or(usize::MAX)
+}
+
+/// The columns that tell keys, sequences and operations.
+fn columns_read(plan: &SilverPlan, schema: &SchemaRef) -> Result<Vec<String>> {
+    let classifier = EventClassifier::new(&plan.rules, schema)?;
+    let mut names: BTreeSet<String> = plan.names(&plan.keys).into_iter().collect();
+    names.extend(plan.names(&plan.sequence));
+    let told_by = classifier.columns().into_iter();
+    names.extend(told_by.map(|place| schema.field(place).name().clone()));
+    Ok(names.into_iter().collect())
+}
+
+struct Sift<'a> {
+    bronze: &'a Table,
+    plan: &'a SilverPlan,
+    files: &'a [DataFile],
+    columns: Vec<String>,
+    key: Packing,
+    sequence: Packing,
+    /// For each file one bit for each live row.
+    kept: Vec<Box<[AtomicU64]>>,
+}
+
+/// An event by what decides about it.
+#[derive(Clone, Copy)]
+struct Entry<K, S> {
+    key: K,
+    sequence: S,
+    /// The file, the row, and whether nothing below shows above.
+    place: u64,
+}
+
+impl<K: Number, S: Number> Entry<K, S> {
+    fn new(key: u128, sequence: u128, file: usize, row: usize, overwrites: bool) -> Self {
+        Entry {
+            key: K::from_wide(key),
+            sequence: S::from_wide(sequence),
+            place: (file as u64) << 40 | (row as u64) << 1 | u64::from(overwrites),
+        }
+    }
+
+    fn file(&self) -> usize {
+        (self.place >> 40) as usize
+    }
+
+    fn row(&self) -> usize {
+        (self.place & ((1 << 40) - 1)) as usize >> 1
+    }
+
+    fn overwrites(&self) -> bool {
+        self.place & 1 == 1
+    }
+}
+
+/// The entries of some buckets.
+type Buckets<K, S> = Vec<Vec<Entry<K, S>>>;
+
+impl Sift<'_> {
+    /// Takes the bits of rows that cannot show out of `kept`.
+    fn run<K: Number, S: Number>(&self, rows: &[usize]) -> Result<()> {
+        let is_placed = self.files.len() < 1 << 24 && rows.iter().all(|&rows| rows < 1 << 39);
+        let bytes = rows.iter().sum::<usize>() * size_of::<Entry<K, S>>();
+        let passes = bytes.div_ceil(ENTRY_BYTES_MAX).clamp(1, BUCKETS);
+        if !is_placed {
+            return Err(Error::bug("a version of bronze has too many rows to sift"));
+        }
+        for pass in 0..passes {
+            let files = in_parallel(self.files.len(), |file| {
+                self.entries::<K, S>(file, pass, passes)
+            })?;
+            in_parallel(BUCKETS.div_ceil(passes), |bucket| {
+                let of_files = files.iter().filter_map(|buckets| buckets.get(bucket));
+                let mut entries: Vec<Entry<K, S>> = of_files.flatten().copied().collect();
+                drop_hidden(&mut entries, |entry| self.drop_row(entry));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The entries of one file, in every `passes`th bucket from `pass` on.
+    fn entries<K: Number, S: Number>(
+        &self,
+        file: usize,
+        pass: usize,
+        passes: usize,
+    ) -> Result<Buckets<K, S>> {
+        let mut buckets: Buckets<K, S> =
+            (0..BUCKETS.div_ceil(passes)).map(|_| Vec::new()).collect();
+        let mut classifier = None;
+        let mut first = 0;
+        for scanned in self.bronze.scan(&self.files[file], &self.columns)? {
+            let rows = scanned?.rows;
+            let classifier = match &mut classifier {
+                Some(classifier) => classifier,
+                none => none.insert(EventClassifier::new(&self.plan.rules, &rows.schema())?),
+            };
+            let kinds = classifier.classify(&rows)?;
+            let (keys, all_keys) = self.key.pack(&self.plan.key_columns(&rows));
+            let (sequences, all_sequences) = self.sequence.pack(&self.plan.sequence_columns(&rows));
+            for (row, kind) in kinds.into_iter().enumerate() {
+                let overwrites = match kind {
+                    EventKind::Upsert => true,
+                    EventKind::Delete => self.plan.shape == Shape::Bare,
+                    EventKind::Truncate | EventKind::Skip | EventKind::Unknown => continue,
+                };
+                let bucket = bucket_of(keys[row]);
+                let is_event = all_keys.value(row) && all_sequences.value(row);
+                if is_event && bucket % passes == pass {
+                    let entry =
+                        Entry::new(keys[row], sequences[row], file, first + row, overwrites);
+                    buckets[bucket / passes].push(entry);
+                }
+            }
+            first += rows.num_rows();
+        }
+        Ok(buckets)
+    }
+
+    fn drop_row<K: Number, S: Number>(&self, entry: &Entry<K, S>) {
+        let (word, bit) = (entry.row() / 64, entry.row() % 64);
+        self.kept[entry.file()][word].fetch_and(!(1 << bit), Ordering::Relaxed);
+    }
+}
+
+/// Calls `hide` for each entry that cannot show and has no equal.
+fn drop_hidden<K: Number, S: Number>(
+    entries: &mut [Entry<K, S>],
+    mut hide: impl FnMut(&Entry<K, S>),
+) {
+    entries.sort_unstable_by_key(|entry| (entry.key, Reverse(entry.sequence)));
+    for key in entries.chunk_by(|left, right| left.key == right.key) {
+        let mut is_hidden = false;
+        for equals in key.chunk_by(|left, right| left.sequence == right.sequence) {
+            match equals {
+                [one] if is_hidden => hide(one),
+                _ => is_hidden |= equals.iter().any(Entry::overwrites),
+            }
+        }
+    }
+}
+
+fn bucket_of(key: u128) -> usize {
+    let folded = (key as u64) ^ ((key >> 64) as u64);
+    // The high bits of the product depend on all bits of the key.
+    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+}
+
+fn all_of(rows: usize) -> Box<[AtomicU64]> {
+    (0..rows.div_ceil(64))
+        .map(|_| AtomicU64::new(u64::MAX))
+        .collect()
+}
+
+fn bits(words: Box<[AtomicU64]>, rows: usize) -> BooleanBuffer {
+    let words: Vec<u64> = words.into_iter().map(AtomicU64::into_inner).collect();
+    BooleanBuffer::new(Buffer::from_vec(words), 0, rows)
+}
+
+/// A key or a sequence as a number.
+trait Number: Copy + Ord + Send + Sync {
+    fn from_wide(wide: u128) -> Self;
+}
+
+impl Number for u64 {
+    fn from_wide(wide: u128) -> u64 {
+        wide as u64
+    }
+}
+
+impl Number for u128 {
+    fn from_wide(wide: u128) -> u128 {
+        wide
+    }
+}
+
+/// How columns of whole numbers and times make one number that compares like them, left to right.
+struct Packing {
+    widths: Vec<u32>,
+    bits: u32,
+}
+
+impl Packing {
+    /// For some columns of the plan; `None` where their values do not fit.
+    fn of(plan: &SilverPlan, places: &[usize]) -> Option<Packing> {
+        let types = places.iter().map(|&place| plan.columns[place].data_type());
+        let widths: Vec<u32> = types.map(width).collect::<Option<_>>()?;
+        let bits = widths.iter().sum();
+        (bits <= 128).then_some(Packing { widths, bits })
+    }
+
+    /// One number for each row, and where all columns have a value.
+    fn pack(&self, columns: &[ArrayRef]) -> (Vec<u128>, BooleanBuffer) {
+        let rows = columns[0].len();
+        let mut packed = vec![0; rows];
+        let mut valid = BooleanBuffer::new_set(rows);
+        for (column, &width) in columns.iter().zip(&self.widths) {
+            let shift = |packed: u128| packed.checked_shl(width).unwrap_or(0);
+            each_number(column, |row, number| {
+                // From the smallest number up, so that negative ones come first.
+                let from_least = (number as u128).wrapping_add(1 << (width - 1));
+                let kept = u128::MAX >> (128 - width);
+                packed[row] = shift(packed[row]) | (from_least & kept);
+            });
+            if let Some(nulls) = column.nulls() {
+                valid = &valid & nulls.inner();
+            }
+        }
+        (packed, valid)
+    }
+}
+
+/// The bits of a type of whole numbers or times.
+fn width(data_type: &DataType) -> Option<u32> {
+    match data_type {
+        DataType::Int8 => Some(8),
+        DataType::Int16 => Some(16),
+        DataType::Int32 | DataType::Date32 => Some(32),
+        DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _) => Some(64),
+        DataType::Decimal128(..) => Some(128),
+        _ => None,
+    }
+}
+
+fn each_number(column: &ArrayRef, mut take: impl FnMut(usize, i128)) {
+    macro_rules! each {
+        ($type:ty) => {
+            for (row, value) in column.as_primitive::<$type>().values().iter().enumerate() {
+                take(row, i128::from(*value));
+            }
+        };
+    }
+    match column.data_type() {
+        DataType::Int8 => each!(Int8Type),
+        DataType::Int16 => each!(Int16Type),
+        DataType::Int32 => each!(Int32Type),
+        DataType::Date32 => each!(Date32Type),
+        DataType::Int64 => each!(Int64Type),
+        DataType::Timestamp(..) => each!(TimestampMicrosecondType),
+        DataType::Decimal128(..) => each!(Decimal128Type),
+        other => unreachable!("BUG: {other} has no width"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Decimal128Array, Int16Array, Int64Array, TimestampMicrosecondArray};
+    use std::sync::Arc;
+
+    /// The rows of one file that are hidden, by what [`drop_hidden`] says of events (key, sequence, whether it overwrites).
+    fn hidden(events: &[(u64, u64, bool)]) -> BTreeSet<usize> {
+        let entry = |(row, &(key, sequence, overwrites)): (usize, &(u64, u64, bool))| {
+            Entry::<u64, u64>::new(key.into(), sequence.into(), 3, row, overwrites)
+        };
+        let mut entries: Vec<_> = events.iter().enumerate().map(entry).collect();
+        let mut hidden = BTreeSet::new();
+        drop_hidden(&mut entries, |entry| {
+            assert_eq!(entry.file(), 3);
+            assert!(hidden.insert(entry.row()));
+        });
+        hidden
+    }
+
+    #[test]
+    fn events_below_one_that_overwrites_are_hidden() {
+        let events = [(1, 10, true), (1, 20, true), (1, 15, false), (2, 1, true)];
+        assert_eq!(hidden(&events), BTreeSet::from([0, 2]));
+    }
+
+    #[test]
+    fn deletes_that_keep_values_show_what_is_below_them_down_to_an_upsert() {
+        let events = [(1, 1, true), (1, 2, true), (1, 3, false), (1, 4, false)];
+        assert_eq!(hidden(&events), BTreeSet::from([0]));
+        assert_eq!(hidden(&[(1, 3, false), (1, 4, false)]), BTreeSet::new());
+    }
+
+    #[test]
+    fn equal_sequences_are_kept_wherever_they_stand() {
+        let events = [
+            (1, 1, true),
+            (1, 1, true),
+            (1, 2, true),
+            (1, 9, false),
+            (1, 9, true),
+        ];
+        assert_eq!(hidden(&events), BTreeSet::from([2]));
+    }
+
+    #[test]
+    fn what_is_hidden_is_what_the_rule_says() {
+        let mut seed = 7_u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..2_000 {
+            let count = next(12);
+            let events: Vec<(u64, u64, bool)> = (0..count)
+                .map(|_| (next(3), next(6), next(3) > 0))
+                .collect();
+            let is_hidden = |&row: &usize| {
+                let (key, sequence, _) = events[row];
+                let of_key = |event: &&(u64, u64, bool)| event.0 == key;
+                let equals = events
+                    .iter()
+                    .filter(of_key)
+                    .filter(|event| event.1 == sequence);
+                let mut above = events
+                    .iter()
+                    .filter(of_key)
+                    .filter(|event| event.1 > sequence);
+                equals.count() == 1 && above.any(|event| event.2)
+            };
+            let expected: BTreeSet<usize> = (0..events.len()).filter(is_hidden).collect();
+            assert_eq!(hidden(&events), expected, "{events:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_compare_like_their_columns() {
+        let small: ArrayRef = Arc::new(Int16Array::from(vec![
+            Some(-1),
+            Some(0),
+            Some(i16::MAX),
+            None,
+        ]));
+        let large: ArrayRef = Arc::new(Int64Array::from(vec![5, i64::MIN, -7, 0]));
+        let packing = Packing {
+            widths: vec![16, 64],
+            bits: 80,
+        };
+        let (packed, valid) = packing.pack(&[small, large]);
+        assert!(packed[0] < packed[1] && packed[1] < packed[2]);
+        let (packed_again, _) = packing.pack(&[
+            Arc::new(Int16Array::from(vec![-1, -1])),
+            Arc::new(Int64Array::from(vec![4, 5])),
+        ]);
+        assert!(packed_again[0] < packed[0] && packed_again[1] == packed[0]);
+        assert_eq!(valid.iter().collect::<Vec<_>>(), [true, true, true, false]);
+    }
+
+    #[test]
+    fn widest_numbers_and_times_keep_their_order() {
+        let decimals: ArrayRef = Arc::new(Decimal128Array::from(vec![i128::MIN, -1, 0, i128::MAX]));
+        let (packed, _) = Packing {
+            widths: vec![128],
+            bits: 128,
+        }
+        .pack(&[decimals]);
+        assert!(packed.is_sorted_by(|left, right| left < right));
+        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![
+            i64::MIN,
+            -1,
+            0,
+            1,
+            i64::MAX,
+        ]));
+        let (packed, _) = Packing {
+            widths: vec![64],
+            bits: 64,
+        }
+        .pack(&[times]);
+        assert!(packed.is_sorted_by(|left, right| left < right));
+        assert_eq!(packed.last(), Some(&u128::from(u64::MAX)));
+    }
+}
