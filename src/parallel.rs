@@ -3,14 +3,17 @@
 use crate::error::Result;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// How many pieces of work run at once.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Runs `work` for 0..count on all cores; results in order, the first error wins.
 pub fn in_parallel<T: Send>(
     count: usize,
     work: impl Fn(usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let threads = std::thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(count);
+    let threads = cores().min(count);
     match threads {
         0 | 1 => (0..count).map(work).collect(),
         _ => in_threads(threads, count, work),
@@ -22,8 +25,7 @@ pub fn in_parallel_elsewhere<T: Send>(
     count: usize,
     work: impl Fn(usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    in_threads(threads.min(count), count, work)
+    in_threads(cores().min(count), count, work)
 }
 
 fn in_threads<T: Send>(

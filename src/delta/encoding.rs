@@ -1,10 +1,11 @@
 //! How each column of a data file is encoded, told by its first rows.
 //!
 //! A dictionary pays where values repeat; elsewhere it is built in vain and given up. Whole numbers and times that do not
-//! repeat are close to one another, so their differences are packed.
+//! repeat are close to one another, so their differences are packed; and so are those of numbers that are all alike, which
+//! costs less than to look each up.
 
 use crate::error::Result;
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
@@ -31,7 +32,12 @@ pub(super) fn by_column(
     let step = rows.num_rows().div_ceil(SAMPLE_ROWS);
     let places: UInt32Array = (0..rows.num_rows() as u32).step_by(step).collect();
     for (field, column) in rows.schema().fields().iter().zip(rows.columns()) {
-        if field.data_type().is_nested() || repeats(&take(column, &places, None)?)? {
+        if field.data_type().is_nested() {
+            continue;
+        }
+        let distinct = distinct(&take(column, &places, None)?)?;
+        let is_constant = distinct == 1 && is_whole_number(field.data_type());
+        if distinct * DISTINCT_SHARE <= places.len() && !is_constant {
             continue;
         }
         let path = ColumnPath::from(vec![field.name().clone()]);
@@ -43,11 +49,12 @@ pub(super) fn by_column(
     Ok(properties)
 }
 
-fn repeats(sample: &ArrayRef) -> Result<bool> {
+/// How many values there are, NULL among them.
+fn distinct(sample: &ArrayRef) -> Result<usize> {
     let converter = RowConverter::new(vec![SortField::new(sample.data_type().clone())])?;
     let rows = converter.convert_columns(std::slice::from_ref(sample))?;
     let distinct: HashSet<&[u8]> = rows.iter().map(|row| row.data()).collect();
-    Ok(distinct.len() * DISTINCT_SHARE <= sample.len())
+    Ok(distinct.len())
 }
 
 /// Types that Parquet stores as INT32 or INT64.

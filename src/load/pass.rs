@@ -15,6 +15,7 @@ use crate::decode::{
 };
 use crate::error::{Error, Result};
 use crate::landing::{PlannedStream, ReadFault, open_planned, read};
+use crate::parallel::cores;
 use crate::schema::TableSchema;
 use crate::settings::{SnapshotVersion, SourceSettings};
 use arrow::array::RecordBatch;
@@ -175,8 +176,7 @@ impl Pass<'_> {
         let is_small = self.is_small(&places);
         let streams = places.iter().any(|place| self.is_streamed(*place));
         let threads = if streams { usize::MAX } else { places.len() };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = threads.min(cores);
+        let threads = threads.min(cores());
         let shared = Shared {
             places,
             next: AtomicUsize::new(0),

@@ -3,7 +3,7 @@
 
 use crate::delta::{DataFile, Table, VersionFiles};
 use crate::error::Result;
-use crate::parallel::in_parallel;
+use crate::parallel::{cores, in_parallel};
 use crate::silver::fold::prefix;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::Comparators;
@@ -17,6 +17,7 @@ use arrow::row::OwnedRow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// About so many events are folded at once.
 const PART_EVENTS_MAX: usize = 500_000;
@@ -256,12 +257,7 @@ impl KeyParts<'_> {
             })?;
             Ok(cut)
         })?;
-        let mut ready = vec![Vec::new(); parts.len()];
-        for file in cut {
-            for (part, rows) in ready.iter_mut().zip(file) {
-                part.extend(rows);
-            }
-        }
+        let ready = joined(cut, parts.len());
         self.ready.extend(ready);
         self.next = parts.end;
         Ok(())
@@ -274,12 +270,22 @@ impl KeyParts<'_> {
             self.ready.push_back(rows);
             return Ok(());
         }
-        let mut cut = vec![Vec::new(); self.count()];
         // Each batch goes when its rows are cut, so that the rows are not there twice.
-        for rows in rows {
-            self.cut_batch(&rows, 0..self.count(), &mut cut)?;
-        }
-        self.ready.extend(cut);
+        let batches: Vec<Mutex<Option<RecordBatch>>> = rows
+            .into_iter()
+            .map(|rows| Mutex::new(Some(rows)))
+            .collect();
+        let cut = in_parallel(batches.len(), |batch| {
+            let mut cut = vec![Vec::new(); self.count()];
+            let mut batch = batches[batch]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if let Some(rows) = batch.take() {
+                self.cut_batch(&rows, 0..self.count(), &mut cut)?;
+            }
+            Ok(cut)
+        })?;
+        self.ready.extend(joined(cut, self.count()));
         Ok(())
     }
 
@@ -315,10 +321,22 @@ impl KeyParts<'_> {
     }
 }
 
-/// A debug build cuts small applies too, so that tests cross the bounds.
+/// The rows of each part, of all pieces one after the other.
+fn joined(pieces: Vec<Vec<Vec<RecordBatch>>>, parts: usize) -> Vec<Vec<RecordBatch>> {
+    let mut joined = vec![Vec::new(); parts];
+    for piece in pieces {
+        for (part, rows) in joined.iter_mut().zip(piece) {
+            part.extend(rows);
+        }
+    }
+    joined
+}
+
+/// As many for each core, where there is more than one. A debug build cuts small applies too, so that tests cross the bounds.
 fn part_count(events: usize) -> usize {
-    match events {
-        9..100 if cfg!(debug_assertions) => 3,
-        _ => events.div_ceil(PART_EVENTS_MAX).max(1),
+    match (events, events.div_ceil(PART_EVENTS_MAX)) {
+        (9..100, _) if cfg!(debug_assertions) => 3,
+        (_, 0 | 1) => 1,
+        (_, parts) => parts.next_multiple_of(cores()),
     }
 }

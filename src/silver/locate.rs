@@ -56,6 +56,14 @@ pub fn locate(
     pool: &EventPool,
 ) -> Result<Located> {
     let files = candidates(table, plan, pool);
+    if files.is_empty() {
+        return Ok(Located {
+            files: Vec::new(),
+            hits: vec![None; pool.groups.len()],
+            sequences: Vec::new(),
+            rows: None,
+        });
+    }
     let scan = KeyScan {
         table,
         plan,
