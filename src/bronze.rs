@@ -13,14 +13,20 @@ use crate::delta::{
     VersionFiles,
 };
 use crate::error::{Error, Result};
+use crate::parallel::in_parallel;
 use crate::schema::TableSchema;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use deltalake::kernel::Add;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
+
+/// Rows of small files are written so many at once.
+const STRETCH_ROWS: usize = 16_384;
 
 /// The rows of one landing file.
 #[derive(Clone, Debug)]
@@ -218,7 +224,6 @@ impl BronzeTable {
     ) -> Result<BronzeCommit> {
         let whole = self.widened(schema)?;
         let mut paths = BTreeSet::new();
-        let mut rows = Vec::with_capacity(files.len());
         for file in files {
             if !paths.insert(file.path.as_str()) {
                 return Err(Error::bug(format!(
@@ -226,11 +231,11 @@ impl BronzeTable {
                     file.path
                 )));
             }
-            rows.push(
-                with_loader_columns(file, &whole, batch, loaded_at)
-                    .map_err(|error| error.context(format!("file {}", file.path)))?,
-            );
         }
+        let stretches = stretches(files);
+        let rows = in_parallel(stretches.len(), |stretch| {
+            rows_of(&files[stretches[stretch].clone()], &whole, batch, loaded_at)
+        })?;
         let append = Append {
             batch,
             txn: &txn,
@@ -306,6 +311,39 @@ fn refuse_loader_name(field: &Field) -> Result<()> {
             field.name()
         ))
         .hint("rename the column at its source")),
+    }
+}
+
+/// Ranges of files that together have about [`STRETCH_ROWS`] rows each: writing has a price for each batch of rows.
+fn stretches(files: &[LoadedFile]) -> Vec<Range<usize>> {
+    let mut stretches = Vec::new();
+    let (mut start, mut rows) = (0, 0);
+    for (place, file) in files.iter().enumerate() {
+        rows += file.rows.num_rows();
+        if rows >= STRETCH_ROWS || place + 1 == files.len() {
+            stretches.push(start..place + 1);
+            (start, rows) = (place + 1, 0);
+        }
+    }
+    stretches
+}
+
+/// The rows of some files, one after the other, in the columns of the table.
+fn rows_of(
+    files: &[LoadedFile],
+    schema: &SchemaRef,
+    batch: BatchId,
+    loaded_at: Micros,
+) -> Result<RecordBatch> {
+    let rows = files.iter().map(|file| {
+        with_loader_columns(file, schema, batch, loaded_at)
+            .map_err(|error| error.context(format!("file {}", file.path)))
+    });
+    let rows: Vec<RecordBatch> = rows.collect::<Result<_>>()?;
+    match rows.as_slice() {
+        [one] => Ok(one.clone()),
+        [first, ..] => Ok(concat_batches(&first.schema(), &rows)?),
+        [] => Ok(RecordBatch::new_empty(Arc::clone(schema))),
     }
 }
 

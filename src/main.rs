@@ -14,6 +14,10 @@ use landfall::error::{Error, Result};
 use message::{Level, Messages};
 use std::process::ExitCode;
 
+/// Decoding and writing on all cores makes many short-lived buffers.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let messages = Messages::new(&cli.global);
