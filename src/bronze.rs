@@ -15,7 +15,9 @@ use crate::delta::{
 use crate::error::{Error, Result};
 use crate::parallel::in_parallel;
 use crate::schema::TableSchema;
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    ArrayRef, Int64Array, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray,
+};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use deltalake::kernel::Add;
@@ -25,20 +27,73 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 
-/// Rows of small files are written so many at once.
-const STRETCH_ROWS: usize = 16_384;
+/// Rows of small files are joined into stretches of so many: each has its price.
+pub const STRETCH_ROWS: usize = 16_384;
 
-/// The rows of one landing file.
+/// Rows of landing files, one file after the other.
 #[derive(Clone, Debug)]
-pub struct LoadedFile {
+pub struct LoadedRows {
+    /// Whose rows they are.
+    pub files: Vec<FileSpan>,
+    /// The source columns of the schema, and `_rescued_data`.
+    pub rows: RecordBatch,
+    /// The number of each row's record in its file, from 1.
+    pub file_rows: Vec<i64>,
+}
+
+/// So many rows in a row that come from one landing file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSpan {
     /// Relative to the landing folder.
     pub path: String,
     /// Microseconds since the epoch.
     pub modified_at: Micros,
-    /// The source columns of the schema, and `_rescued_data`.
-    pub rows: RecordBatch,
-    /// The record number of each row, from 1.
-    pub file_rows: Vec<i64>,
+    /// How many rows.
+    pub rows: usize,
+}
+
+impl LoadedRows {
+    /// Rows of one file.
+    pub fn of_file(
+        path: &str,
+        modified_at: Micros,
+        rows: RecordBatch,
+        file_rows: Vec<i64>,
+    ) -> Self {
+        let span = FileSpan {
+            path: path.to_owned(),
+            modified_at,
+            rows: file_rows.len(),
+        };
+        LoadedRows {
+            files: vec![span],
+            rows,
+            file_rows,
+        }
+    }
+
+    /// All of `parts` in their order, which have the same columns; `None` of none.
+    pub fn joined(mut parts: Vec<LoadedRows>) -> Result<Option<LoadedRows>> {
+        if parts.len() < 2 {
+            return Ok(parts.pop());
+        }
+        let rows = concat_batches(&parts[0].rows.schema(), parts.iter().map(|part| &part.rows))?;
+        let mut joined = LoadedRows {
+            files: Vec::with_capacity(parts.len()),
+            rows,
+            file_rows: Vec::new(),
+        };
+        for part in parts {
+            joined.file_rows.extend(part.file_rows);
+            for span in part.files {
+                match joined.files.last_mut() {
+                    Some(last) if last.path == span.path => last.rows += span.rows,
+                    _ => joined.files.push(span),
+                }
+            }
+        }
+        Ok(Some(joined))
+    }
 }
 
 /// Proof that a batch is in bronze.
@@ -96,10 +151,9 @@ impl<'b> RowsAhead<'b> {
 }
 
 impl AheadWriter {
-    /// Takes rows of a landing file. Must not be called where tokio runs.
-    pub fn write(&mut self, file: &LoadedFile) -> Result<()> {
-        let rows = with_loader_columns(file, &self.schema, self.batch, self.loaded_at)
-            .map_err(|error| error.context(format!("file {}", file.path)))?;
+    /// Takes rows of landing files. Must not be called where tokio runs.
+    pub fn write(&mut self, loaded: &LoadedRows) -> Result<()> {
+        let rows = with_loader_columns(loaded, &self.schema, self.batch, self.loaded_at)?;
         self.runtime.block_on(self.writer.write(&rows))
     }
 
@@ -216,7 +270,7 @@ impl BronzeTable {
         batch: BatchId,
         txn: AppTransaction,
         schema: &TableSchema,
-        files: &[LoadedFile],
+        loaded: &[LoadedRows],
         written: Vec<Add>,
         replaced: &BTreeSet<String>,
         loaded_at: Micros,
@@ -224,7 +278,7 @@ impl BronzeTable {
     ) -> Result<BronzeCommit> {
         let whole = self.widened(schema)?;
         let mut paths = BTreeSet::new();
-        for file in files {
+        for file in loaded.iter().flat_map(|loaded| &loaded.files) {
             if !paths.insert(file.path.as_str()) {
                 return Err(Error::bug(format!(
                     "file stands twice in batch {batch}: {}",
@@ -232,9 +286,11 @@ impl BronzeTable {
                 )));
             }
         }
-        let stretches = stretches(files);
+        let stretches = stretches(loaded);
         let rows = in_parallel(stretches.len(), |stretch| {
-            rows_of(&files[stretches[stretch].clone()], &whole, batch, loaded_at)
+            let joined = LoadedRows::joined(loaded[stretches[stretch].clone()].to_vec())?;
+            let joined = joined.ok_or_else(|| Error::bug("a stretch of no rows"))?;
+            with_loader_columns(&joined, &whole, batch, loaded_at)
         })?;
         let append = Append {
             batch,
@@ -314,13 +370,13 @@ fn refuse_loader_name(field: &Field) -> Result<()> {
     }
 }
 
-/// Ranges of files that together have about [`STRETCH_ROWS`] rows each: writing has a price for each batch of rows.
-fn stretches(files: &[LoadedFile]) -> Vec<Range<usize>> {
+/// Ranges of `loaded` that have about [`STRETCH_ROWS`] rows each.
+fn stretches(loaded: &[LoadedRows]) -> Vec<Range<usize>> {
     let mut stretches = Vec::new();
     let (mut start, mut rows) = (0, 0);
-    for (place, file) in files.iter().enumerate() {
-        rows += file.rows.num_rows();
-        if rows >= STRETCH_ROWS || place + 1 == files.len() {
+    for (place, part) in loaded.iter().enumerate() {
+        rows += part.rows.num_rows();
+        if rows >= STRETCH_ROWS || place + 1 == loaded.len() {
             stretches.push(start..place + 1);
             (start, rows) = (place + 1, 0);
         }
@@ -328,40 +384,32 @@ fn stretches(files: &[LoadedFile]) -> Vec<Range<usize>> {
     stretches
 }
 
-/// The rows of some files, one after the other, in the columns of the table.
-fn rows_of(
-    files: &[LoadedFile],
-    schema: &SchemaRef,
-    batch: BatchId,
-    loaded_at: Micros,
-) -> Result<RecordBatch> {
-    let rows = files.iter().map(|file| {
-        with_loader_columns(file, schema, batch, loaded_at)
-            .map_err(|error| error.context(format!("file {}", file.path)))
-    });
-    let rows: Vec<RecordBatch> = rows.collect::<Result<_>>()?;
-    match rows.as_slice() {
-        [one] => Ok(one.clone()),
-        [first, ..] => Ok(concat_batches(&first.schema(), &rows)?),
-        [] => Ok(RecordBatch::new_empty(Arc::clone(schema))),
+fn paths_of_rows(files: &[FileSpan]) -> StringArray {
+    let rows = files.iter().map(|file| file.rows).sum();
+    let bytes = files.iter().map(|file| file.rows * file.path.len()).sum();
+    let mut paths = StringBuilder::with_capacity(rows, bytes);
+    for file in files {
+        (0..file.rows).for_each(|_| paths.append_value(&file.path));
     }
+    paths.finish()
 }
 
-/// The rows of one file in the columns of the table.
+/// The rows in the columns of the table.
 fn with_loader_columns(
-    file: &LoadedFile,
+    loaded: &LoadedRows,
     schema: &SchemaRef,
     batch: BatchId,
     loaded_at: Micros,
 ) -> Result<RecordBatch> {
-    let count = file.rows.num_rows();
-    if file.file_rows.len() != count {
+    let count = loaded.rows.num_rows();
+    let in_files: usize = loaded.files.iter().map(|file| file.rows).sum();
+    if loaded.file_rows.len() != count || in_files != count {
         return Err(Error::bug(format!(
-            "{count} rows but {} row numbers",
-            file.file_rows.len()
+            "{count} rows but {} row numbers, and {in_files} rows of files",
+            loaded.file_rows.len()
         )));
     }
-    let given = file.rows.schema();
+    let given = loaded.rows.schema();
     let unknown = |name: &&String| {
         let ours = is_loader_column(name) && name.as_str() != RESCUED_DATA;
         ours || schema.index_of(name).is_err()
@@ -376,19 +424,27 @@ fn with_loader_columns(
             "rows have a column that bronze lacks: {extra}"
         )));
     }
-    let time = |micros| -> ArrayRef {
-        Arc::new(TimestampMicrosecondArray::from_value(micros, count).with_timezone("UTC"))
+    let time =
+        |times: TimestampMicrosecondArray| -> ArrayRef { Arc::new(times.with_timezone("UTC")) };
+    let of_files = || {
+        let files = loaded.files.iter();
+        files.flat_map(|file| std::iter::repeat_n(file, file.rows))
     };
     let mut columns = Vec::with_capacity(schema.fields().len());
     let mut fields = Vec::with_capacity(schema.fields().len());
     for field in schema.fields() {
         let column: ArrayRef = match field.name().as_str() {
-            FILE_PATH => Arc::new(StringArray::new_repeated(&file.path, count)),
-            FILE_ROW => Arc::new(Int64Array::from(file.file_rows.clone())),
-            FILE_MODIFIED_AT => time(file.modified_at),
+            FILE_PATH => Arc::new(paths_of_rows(&loaded.files)),
+            FILE_ROW => Arc::new(Int64Array::from(loaded.file_rows.clone())),
+            FILE_MODIFIED_AT => time(
+                of_files()
+                    .map(|file| file.modified_at)
+                    .collect::<Vec<_>>()
+                    .into(),
+            ),
             BATCH_ID => Arc::new(Int64Array::from_value(batch.0, count)),
-            LOADED_AT => time(loaded_at),
-            name => file
+            LOADED_AT => time(TimestampMicrosecondArray::from_value(loaded_at, count)),
+            name => loaded
                 .rows
                 .column_by_name(name)
                 .cloned()
@@ -425,7 +481,7 @@ mod tests {
         source(&[("id", DataType::Int64)])
     }
 
-    fn file(path: &str, ids: std::ops::Range<i64>) -> LoadedFile {
+    fn file(path: &str, ids: std::ops::Range<i64>) -> LoadedRows {
         let rescued: ArrayRef = Arc::new(StringArray::new_null(ids.clone().count()));
         let file_rows = (1..=ids.clone().count() as i64).collect();
         let ids: ArrayRef = Arc::new(ids.collect::<Int64Array>());
@@ -433,12 +489,7 @@ mod tests {
             ("id", ids, true),
             (RESCUED_DATA, rescued, true),
         ]);
-        LoadedFile {
-            path: path.into(),
-            modified_at: 5_000_000,
-            rows: rows.unwrap(),
-            file_rows,
-        }
+        LoadedRows::of_file(path, 5_000_000, rows.unwrap(), file_rows)
     }
 
     fn txn(batch: i64) -> AppTransaction {
@@ -451,7 +502,7 @@ mod tests {
     async fn load(
         bronze: &mut BronzeTable,
         batch: i64,
-        files: &[LoadedFile],
+        files: &[LoadedRows],
         replaced: &[&str],
     ) -> Result<BronzeCommit> {
         let replaced = replaced.iter().map(|path| (*path).to_owned()).collect();
@@ -500,6 +551,48 @@ mod tests {
         (hasher.finish(), rows.len())
     }
 
+    #[test]
+    fn joined_rows_know_their_files_and_a_file_in_parts_is_one() {
+        let parts = vec![file("a", 0..2), file("a", 2..3), file("b", 5..6)];
+        let joined = LoadedRows::joined(parts).unwrap().unwrap();
+        let span = |path: &str, rows| FileSpan {
+            path: path.into(),
+            modified_at: 5_000_000,
+            rows,
+        };
+        assert_eq!(joined.files, [span("a", 3), span("b", 1)]);
+        let schema = Arc::new(Schema::new(
+            [
+                one_column().columns.fields().to_vec(),
+                loader_columns().map(Arc::new).to_vec(),
+            ]
+            .concat(),
+        ));
+        let rows = with_loader_columns(&joined, &schema, BatchId(7), 9).unwrap();
+        let paths = rows.column_by_name(FILE_PATH).unwrap().as_string::<i32>();
+        assert_eq!(paths.iter().flatten().collect::<String>(), "aaab");
+        let ids = rows
+            .column_by_name("id")
+            .unwrap()
+            .as_primitive::<Int64Type>();
+        assert_eq!(ids.values(), &[0, 1, 2, 5]);
+    }
+
+    #[tokio::test]
+    async fn stretches_of_small_files_lose_no_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bronze = new_bronze(folder.path()).await;
+        let files: Vec<LoadedRows> = (0..7)
+            .map(|place| file(&format!("f{place}"), 0..STRETCH_ROWS as i64 / 3 + place))
+            .collect();
+        assert_eq!(stretches(&files), [0..3, 3..6, 6..7]);
+        let _commit = load(&mut bronze, 1, &files, &[]).await.unwrap();
+        for (place, file) in files.iter().enumerate() {
+            let (_, rows) = hash_of(&bronze, &format!("f{place}"));
+            assert_eq!(rows, file.rows.num_rows());
+        }
+    }
+
     #[tokio::test]
     async fn batch_of_another_type_or_with_an_extra_column_is_refused_before_any_commit() {
         let folder = tempfile::tempdir().unwrap();
@@ -519,12 +612,7 @@ mod tests {
         ];
         for columns in wrong {
             let rows = RecordBatch::try_from_iter(columns).unwrap();
-            let bad = LoadedFile {
-                path: "a".into(),
-                modified_at: 0,
-                rows,
-                file_rows: vec![1],
-            };
+            let bad = LoadedRows::of_file("a", 0, rows, vec![1]);
             assert!(load(&mut bronze, 1, &[bad], &[]).await.is_err());
         }
         let mut short = file("a", 0..2);
@@ -740,17 +828,7 @@ mod tests {
         let mut bronze = new_bronze(folder.path()).await;
         let _ = load(&mut bronze, 1, &[file("a", 0..3)], &[]).await.unwrap();
         let wider = source(&[("id", DataType::Int64), ("note", DataType::Utf8)]);
-        let rows = RecordBatch::try_from_iter([
-            ("id", Arc::new(Int64Array::from(vec![7])) as ArrayRef),
-            ("note", Arc::new(StringArray::from(vec!["x"])) as ArrayRef),
-            (RESCUED_DATA, Arc::new(StringArray::new_null(1)) as ArrayRef),
-        ]);
-        let new = LoadedFile {
-            path: "b".into(),
-            modified_at: 0,
-            rows: rows.unwrap(),
-            file_rows: vec![1],
-        };
+        let new = file_with_note("b", StringArray::from(vec!["x"]));
         let crash = CrashSwitch::default();
         let replaced = BTreeSet::from(["a".to_owned()]);
         let _ = bronze
@@ -758,7 +836,7 @@ mod tests {
                 BatchId(2),
                 txn(2),
                 &wider,
-                &[new, file_with_note("a")],
+                &[new, file_with_note("a", StringArray::new_null(1))],
                 Vec::new(),
                 &replaced,
                 0,
@@ -775,18 +853,15 @@ mod tests {
         assert_eq!(reopened.table().row_count(), 2);
     }
 
-    fn file_with_note(path: &str) -> LoadedFile {
-        let rows = RecordBatch::try_from_iter([
-            ("id", Arc::new(Int64Array::from(vec![1])) as ArrayRef),
-            ("note", Arc::new(StringArray::new_null(1)) as ArrayRef),
-            (RESCUED_DATA, Arc::new(StringArray::new_null(1)) as ArrayRef),
+    fn file_with_note(path: &str, note: StringArray) -> LoadedRows {
+        let id: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let rescued: ArrayRef = Arc::new(StringArray::new_null(1));
+        let rows = RecordBatch::try_from_iter_with_nullable([
+            ("id", id, true),
+            ("note", Arc::new(note), true),
+            (RESCUED_DATA, rescued, true),
         ]);
-        LoadedFile {
-            path: path.into(),
-            modified_at: 0,
-            rows: rows.unwrap(),
-            file_rows: vec![1],
-        }
+        LoadedRows::of_file(path, 0, rows.unwrap(), vec![1])
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ mod files;
 mod pass;
 
 use crate::batch::{MicroBatch, PlannedFile};
-use crate::bronze::{LoadedFile, RowsAhead};
+use crate::bronze::{LoadedRows, RowsAhead};
 use crate::change::Reject;
 use crate::checkpoint::{FileOutcome, OutcomeKind};
 use crate::decode::is_plain_text_name;
@@ -20,7 +20,6 @@ use crate::schema::{TableSchema, merge_new_columns};
 use crate::settings::{DuplicateContent, PipelineSettings, SchemaEvolutionMode, SourceSettings};
 use admission::{Admission, rows_schema};
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
-use arrow::compute::concat_batches;
 use arrow::datatypes::Field;
 use deltalake::kernel::Add;
 use files::{FileDone, FileEnd};
@@ -71,8 +70,8 @@ impl Default for LoadLimits {
 pub struct LoadedBatch {
     /// One for each file of the batch, in its order.
     pub outcomes: Vec<FileOutcome>,
-    /// The rows that are in memory, by file.
-    pub files: Vec<LoadedFile>,
+    /// The rows that are in memory.
+    pub rows: Vec<LoadedRows>,
     /// The data files that hold the other rows.
     pub written: Vec<Add>,
     /// The rejects of the files that load.
@@ -205,11 +204,14 @@ impl<'a> FirstPass<'a> {
         }
         let mut loaded = LoadedBatch {
             outcomes: Vec::new(),
-            files: Vec::new(),
+            rows: Vec::new(),
             written: std::mem::take(&mut self.results.written),
             rejects: BTreeMap::new(),
             schema: self.schema,
         };
+        for rows in std::mem::take(&mut self.results.joined) {
+            loaded.add(rows)?;
+        }
         for (place, (file, duplicate_of)) in self.batch.files.iter().zip(self.skipped).enumerate() {
             let (content_hash, result) = match duplicate_of {
                 Some((hash, of)) => (Some(hash), OutcomeKind::Duplicate { of }),
@@ -242,6 +244,13 @@ impl LoadedBatch {
             .map(|outcome| outcome.path.as_str())
     }
 
+    /// Takes rows of files that load.
+    fn add(&mut self, loaded: LoadedRows) -> Result<()> {
+        let rows = widened(&loaded.rows, &self.schema)?;
+        self.rows.push(LoadedRows { rows, ..loaded });
+        Ok(())
+    }
+
     /// Takes what a file brings.
     fn admit(
         &mut self,
@@ -266,30 +275,14 @@ impl LoadedBatch {
             rows: done.rows,
             quarantined: done.rejects.len() as u64,
         };
-        if let Some(loaded) = joined(done.held)? {
-            let rows = widened(&loaded.rows, &self.schema)?;
-            self.files.push(LoadedFile { rows, ..loaded });
+        if let Some(loaded) = LoadedRows::joined(done.held)? {
+            self.add(loaded)?;
         }
         if !done.rejects.is_empty() {
             self.rejects.insert(file.path.clone(), done.rejects);
         }
         Ok(result)
     }
-}
-
-/// The stretches of one file as one.
-fn joined(mut parts: Vec<LoadedFile>) -> Result<Option<LoadedFile>> {
-    if parts.len() < 2 {
-        return Ok(parts.pop());
-    }
-    let rows = concat_batches(&parts[0].rows.schema(), parts.iter().map(|part| &part.rows))?;
-    let file_rows = parts.iter().flat_map(|part| &part.file_rows).copied();
-    Ok(Some(LoadedFile {
-        path: parts[0].path.clone(),
-        modified_at: parts[0].modified_at,
-        file_rows: file_rows.collect(),
-        rows,
-    }))
 }
 
 /// The settings of the source; for the first batch, ones that take the columns it brings.

@@ -109,7 +109,7 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
             }
         }
         if let Some(silver) = &settings.silver {
-            let rows = loaded.files.iter().map(|file| &file.rows);
+            let rows = loaded.rows.iter().map(|part| &part.rows);
             distinct_keys(silver, &loaded.schema.columns, rows, &mut keys)?;
         }
         schema = loaded.schema;

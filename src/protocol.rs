@@ -413,7 +413,7 @@ impl Pipeline {
         replaced: &BTreeSet<String>,
         now: i64,
     ) -> Result<Option<Version>> {
-        let is_empty = loaded.files.is_empty() && loaded.written.is_empty();
+        let is_empty = loaded.rows.is_empty() && loaded.written.is_empty();
         if is_empty && (replaced.is_empty() || self.bronze.is_none()) {
             return Ok(None);
         }
@@ -425,7 +425,7 @@ impl Pipeline {
                 batch,
                 transaction,
                 &loaded.schema,
-                &loaded.files,
+                &loaded.rows,
                 std::mem::take(&mut loaded.written),
                 replaced,
                 now,

@@ -4,7 +4,7 @@
 
 use super::admission::Admission;
 use crate::batch::PlannedFile;
-use crate::bronze::LoadedFile;
+use crate::bronze::LoadedRows;
 use crate::change::{FileFault, ParkReason, Reject, RejectReason};
 use crate::decode::{Decoded, NewColumn};
 use crate::error::{Error, ErrorKind, Result};
@@ -40,7 +40,7 @@ pub(super) struct FileDone {
     /// In the order of the file.
     pub(super) rejects: Vec<Reject>,
     /// The rows in memory, in the order of the file.
-    pub(super) held: Vec<LoadedFile>,
+    pub(super) held: Vec<LoadedRows>,
 }
 
 /// A part of a file, told into rows and rejects.
@@ -48,7 +48,7 @@ pub(super) struct FilePart {
     /// Its first record.
     first: i64,
     records: usize,
-    rows: Option<LoadedFile>,
+    rows: Option<LoadedRows>,
     rejects: Vec<Reject>,
     new_columns: Vec<NewColumn>,
     late: Option<String>,
@@ -59,7 +59,7 @@ pub(super) struct FilePart {
 pub(super) struct FileState {
     records: usize,
     rows: u64,
-    held: Vec<(i64, LoadedFile)>,
+    held: Vec<(i64, LoadedRows)>,
     /// Memory of `held`.
     pub(super) held_bytes: usize,
     rejects: Vec<Reject>,
@@ -115,12 +115,8 @@ impl FilePart {
         Ok(FilePart {
             first: first.into_iter().chain(first_reject).min().unwrap_or(0),
             records,
-            rows: (!file_rows.is_empty()).then(|| LoadedFile {
-                path: path.clone(),
-                modified_at: file.modified_at,
-                rows,
-                file_rows,
-            }),
+            rows: (!file_rows.is_empty())
+                .then(|| LoadedRows::of_file(path, file.modified_at, rows, file_rows)),
             rejects,
             new_columns: decoded.new_columns,
             late,
@@ -182,7 +178,7 @@ impl FileState {
     }
 
     /// The rows in memory, which are not held any more.
-    pub(super) fn take_held(&mut self) -> Vec<LoadedFile> {
+    pub(super) fn take_held(&mut self) -> Vec<LoadedRows> {
         self.held_bytes = 0;
         self.held.sort_by_key(|(first, _)| *first);
         self.held.drain(..).map(|(_, rows)| rows).collect()

@@ -7,7 +7,7 @@ use super::admission::Admission;
 use super::files::{FileDone, FileEnd, FilePart, FileState};
 use super::{LoadLimits, weight};
 use crate::batch::{MicroBatch, PlannedFile};
-use crate::bronze::{AheadWriter, LoadedFile, RowsAhead};
+use crate::bronze::{AheadWriter, LoadedRows, RowsAhead, STRETCH_ROWS};
 use crate::change::{FileFault, ParkReason};
 use crate::decode::{
     Block, Blocks, Decoded, NewColumn, Unpacked, begins_as_text, decode_block, decode_in_parts,
@@ -47,6 +47,8 @@ pub(super) struct Pass<'p> {
 pub(super) struct PassResult {
     /// By the place of the file in the batch.
     done: HashMap<usize, FileDone>,
+    /// Rows of small files that load, in memory.
+    pub(super) joined: Vec<LoadedRows>,
     /// Data files with rows of files that load.
     pub(super) written: Vec<Add>,
 }
@@ -81,6 +83,7 @@ impl PassResult {
     /// Puts what was found later in the place of what was found before.
     pub(super) fn replace(&mut self, again: PassResult) {
         self.done.extend(again.done);
+        self.joined.extend(again.joined);
         self.written.extend(again.written);
     }
 
@@ -160,6 +163,9 @@ impl Shared {
 #[derive(Default)]
 struct WorkerResult {
     done: Vec<(usize, FileDone)>,
+    /// Rows of small files that load, in memory; of each file with its place in the batch, or of many.
+    small: Vec<(usize, LoadedRows)>,
+    joined: Vec<LoadedRows>,
     /// Rows of files that load.
     written: Vec<Add>,
     /// Rows of one file each, written before it was known whether it loads.
@@ -212,13 +218,17 @@ impl Pass<'_> {
 
     fn collect(&self, workers: Vec<Result<WorkerResult>>) -> Result<PassResult> {
         let mut all = PassResult::default();
-        let mut written_of = Vec::new();
+        let (mut written_of, mut small) = (Vec::new(), Vec::new());
         for worker in workers {
             let worker = worker?;
             all.done.extend(worker.done);
+            all.joined.extend(worker.joined);
+            small.extend(worker.small);
             all.written.extend(worker.written);
             written_of.extend(worker.written_of);
         }
+        small.sort_by_key(|(place, _)| *place);
+        all.joined.extend(small.into_iter().map(|(_, rows)| rows));
         for (place, adds) in written_of {
             let done = all.done.get(&place);
             match done.is_some_and(|done| matches!(done.end, FileEnd::Loads)) {
@@ -255,9 +265,12 @@ struct Worker<'w> {
     writer: Option<AheadWriter>,
     /// For rows of one file each.
     writers_of: HashMap<usize, AheadWriter>,
-    /// Files that load, with rows in memory.
+    /// Files of many rows, in memory, that load.
     waiting: Vec<(usize, FileDone)>,
-    waiting_bytes: usize,
+    /// How many rows of small files are not joined.
+    small_rows: usize,
+    /// Memory of the rows of the files that load.
+    held_bytes: usize,
     result: WorkerResult,
 }
 
@@ -269,7 +282,8 @@ impl<'w> Worker<'w> {
             writer: None,
             writers_of: HashMap::new(),
             waiting: Vec::new(),
-            waiting_bytes: 0,
+            small_rows: 0,
+            held_bytes: 0,
             result: WorkerResult::default(),
         }
     }
@@ -287,7 +301,7 @@ impl<'w> Worker<'w> {
             }
         }
         if self.writer.is_some() {
-            self.write_waiting()?;
+            self.write_held()?;
         }
         self.result.done.append(&mut self.waiting);
         if let Some(writer) = self.writer {
@@ -485,30 +499,56 @@ impl<'w> Worker<'w> {
 
     /// Ends a file, all of which was decoded.
     fn finish(&mut self, place: usize, state: &mut FileState) -> Result<()> {
-        let bytes = state.held_bytes;
+        self.held_bytes += state.held_bytes;
         let path = &self.pass.file(place).path;
-        let done = state.done(path, self.pass.source);
-        self.waiting_bytes += bytes;
-        self.waiting.push((place, done));
-        match self.pass.ahead.is_some() && self.waiting_bytes > self.pass.limits.held_bytes_max {
-            true => self.write_waiting(),
+        let mut done = state.done(path, self.pass.source);
+        let rows: usize = done.held.iter().map(|held| held.file_rows.len()).sum();
+        if rows < STRETCH_ROWS {
+            let held = done.held.drain(..).map(|held| (place, held));
+            self.result.small.extend(held);
+            self.result.done.push((place, done));
+            self.small_rows += rows;
+        } else {
+            self.waiting.push((place, done));
+        }
+        if self.small_rows >= STRETCH_ROWS {
+            self.join_small()?;
+        }
+        match self.pass.ahead.is_some() && self.held_bytes > self.pass.limits.held_bytes_max {
+            true => self.write_held(),
             false => Ok(()),
         }
     }
 
-    /// Writes the rows of the files that wait.
-    fn write_waiting(&mut self) -> Result<()> {
-        self.waiting_bytes = 0;
+    /// Joins the rows of small files, which take much room each by itself.
+    fn join_small(&mut self) -> Result<()> {
+        let small = std::mem::take(&mut self.result.small).into_iter();
+        let (apart, rows) = sizes(small.map(|(_, rows)| rows));
+        let joined = LoadedRows::joined(rows)?;
+        let (bytes, joined) = sizes(joined);
+        self.result.joined.extend(joined);
+        self.held_bytes = (self.held_bytes + bytes).saturating_sub(apart);
+        self.small_rows = 0;
+        Ok(())
+    }
+
+    /// Writes the rows in memory of the files that load.
+    fn write_held(&mut self) -> Result<()> {
+        self.join_small()?;
+        for rows in std::mem::take(&mut self.result.joined) {
+            self.write(&rows)?;
+        }
         for (place, mut done) in std::mem::take(&mut self.waiting) {
             for rows in std::mem::take(&mut done.held) {
                 self.write(&rows)?;
             }
             self.result.done.push((place, done));
         }
+        self.held_bytes = 0;
         Ok(())
     }
 
-    fn write(&mut self, rows: &LoadedFile) -> Result<()> {
+    fn write(&mut self, rows: &LoadedRows) -> Result<()> {
         let writer = match (&mut self.writer, self.pass.ahead) {
             (Some(writer), _) => writer,
             (none, Some(ahead)) => none.insert(ahead.writer(self.pass.schema)?),
@@ -516,6 +556,13 @@ impl<'w> Worker<'w> {
         };
         writer.write(rows)
     }
+}
+
+/// Rows, and how much memory they take.
+fn sizes(rows: impl IntoIterator<Item = LoadedRows>) -> (usize, Vec<LoadedRows>) {
+    let rows: Vec<LoadedRows> = rows.into_iter().collect();
+    let bytes = rows.iter().map(|rows| rows.rows.get_array_memory_size());
+    (bytes.sum(), rows)
 }
 
 fn unreadable(error: &std::io::Error) -> ReadFault {
