@@ -4,11 +4,14 @@
 //! lie in the past. What we saw ourselves decides otherwise. Memory is held only for files that wait for a batch.
 
 use super::LandingFile;
+use crate::parallel::in_parallel;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// Two looks that are closer together than this, or than `settle`, count as one.
 const LOOKS_APART: Duration = Duration::from_millis(100);
+/// Whether somebody writes is asked on all cores from so many files on, of so many in a row.
+const ASKED_AT_ONCE_MIN: usize = 256;
 
 /// Remembers earlier looks at files that wait.
 #[derive(Debug)]
@@ -65,15 +68,23 @@ impl Settler {
         &mut self,
         waiting: &[LandingFile],
         now: i64,
-        nobody_writes: &dyn Fn(&str) -> bool,
+        nobody_writes: &(dyn Fn(&str) -> bool + Sync),
     ) -> Look {
         let mut look = Look::default();
         let mut next_at: Option<i64> = None;
         let mut seen = HashMap::with_capacity(waiting.len());
-        for file in waiting {
-            let observation = self.observe(file, now);
+        let observations: Vec<Observation> =
+            waiting.iter().map(|file| self.observe(file, now)).collect();
+        let is_written_long_ago =
+            |place: &usize| self.is_written_long_ago(&observations[*place], now);
+        let asked: Vec<usize> = (0..waiting.len()).filter(is_written_long_ago).collect();
+        let mut left_alone = vec![false; waiting.len()];
+        for (place, answer) in all_of(&asked, &|place| nobody_writes(&waiting[place].path)) {
+            left_alone[place] = answer;
+        }
+        for ((file, observation), left_alone) in waiting.iter().zip(observations).zip(left_alone) {
+            let settled_at = self.settled_at(&observation, now, left_alone);
             seen.insert(file.path.clone(), observation);
-            let settled_at = self.settled_at(&file.path, &observation, now, nobody_writes);
             if settled_at <= now {
                 look.settled.insert(file.path.clone());
             } else {
@@ -103,19 +114,15 @@ impl Settler {
         }
     }
 
-    /// When the file is settled if it stays as it is.
-    fn settled_at(
-        &self,
-        path: &str,
-        observation: &Observation,
-        now: i64,
-        nobody_writes: &dyn Fn(&str) -> bool,
-    ) -> i64 {
-        if self.settle == 0 || observation.renamed_into_place {
-            return now;
-        }
-        let written_long_ago = observation.modified_at.saturating_add(self.settle) <= now;
-        if written_long_ago && nobody_writes(path) {
+    /// Whether the file is settled if nobody writes to it, and not without.
+    fn is_written_long_ago(&self, observation: &Observation, now: i64) -> bool {
+        let is_settled = self.settle == 0 || observation.renamed_into_place;
+        !is_settled && observation.modified_at.saturating_add(self.settle) <= now
+    }
+
+    /// When the file is settled if it stays as it is. `left_alone` says that it was written long ago and nobody writes to it.
+    fn settled_at(&self, observation: &Observation, now: i64, left_alone: bool) -> i64 {
+        if self.settle == 0 || observation.renamed_into_place || left_alone {
             return now;
         }
         let by_our_looks = observation.since.saturating_add(self.settle);
@@ -129,6 +136,20 @@ impl Settler {
             None => by_our_looks,
         }
     }
+}
+
+/// The answers about some files, on all cores where there are many.
+fn all_of(places: &[usize], answer: &(dyn Fn(usize) -> bool + Sync)) -> Vec<(usize, bool)> {
+    let answered = |&place: &usize| (place, answer(place));
+    if places.len() < ASKED_AT_ONCE_MIN {
+        return places.iter().map(answered).collect();
+    }
+    let chunks: Vec<&[usize]> = places.chunks(ASKED_AT_ONCE_MIN).collect();
+    let answers = in_parallel(chunks.len(), |chunk| {
+        Ok(chunks[chunk].iter().map(answered).collect::<Vec<_>>())
+    });
+    // No piece of this work fails.
+    answers.unwrap_or_default().concat()
 }
 
 fn micros(duration: Duration) -> i64 {
@@ -224,6 +245,18 @@ mod tests {
         ];
         let look = settler.look(&waiting, NOW, &|path| path != "written");
         assert_eq!(look.settled, HashSet::from(["old".to_owned()]));
+    }
+
+    #[test]
+    fn each_of_many_files_has_its_own_answer() {
+        let count = 3 * ASKED_AT_ONCE_MIN + 1;
+        let path = |place: usize| format!("{place:04}");
+        let waiting: Vec<LandingFile> = (0..count)
+            .map(|place| file(&path(place), 1, NOW - 10 * SECOND, NOW))
+            .collect();
+        let look = settler().look(&waiting, NOW, &|path| path.ends_with('3'));
+        let expected = (0..count).map(path).filter(|path| path.ends_with('3'));
+        assert_eq!(look.settled, expected.collect());
     }
 
     #[test]
