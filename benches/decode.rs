@@ -63,6 +63,43 @@ fn json_lines() -> String {
         .collect()
 }
 
+/// The orders with a hundred values in objects in them.
+fn nested_lines() -> String {
+    let record = |number: usize| {
+        let whole =
+            (0..30).map(|place| format!("\"i{place:02}\":{}", number * (place + 1) % 100_003));
+        let floats = (0..30).map(|place| {
+            let value = (number * (2 * place + 3) % 1_000_003) as f64 / 64.0;
+            format!("\"f{place:02}\":{value}")
+        });
+        let texts =
+            (0..30).map(|place| format!("\"s{place:02}\":\"v{place:02}-{}\"", number % 9_973));
+        let ship = format!(
+            "\"ship\":{{\"lat\":{},\"zone\":\"zone-{}\"}}",
+            number % 90,
+            number % 97
+        );
+        let fields: Vec<String> = whole.chain(floats).chain(texts).chain([ship]).collect();
+        let order = json_record(number);
+        let order = order.strip_suffix('}').unwrap();
+        format!("{order}, \"payload\": {{{}}}}}\n", fields.join(","))
+    };
+    (0..RECORDS / 10).map(record).collect()
+}
+
+fn nested_hints() -> String {
+    let fields = |letter: char, kind: &str| {
+        let field = |place: usize| format!("{letter}{place:02}: {kind}");
+        (0..30).map(field).collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "{HINTS}, payload STRUCT<{}, {}, {}, ship: STRUCT<lat: BIGINT, zone: STRING>>",
+        fields('i', "BIGINT"),
+        fields('f', "DOUBLE"),
+        fields('s', "STRING")
+    )
+}
+
 fn csv() -> String {
     let header = "order_id,status,amount,customer,updated_at,seq,op\n".to_string();
     let record = |number| order(number).join(",") + "\n";
@@ -111,6 +148,19 @@ fn json_array(bencher: Bencher<'_, '_>) {
     let records: Vec<String> = (0..RECORDS).map(json_record).collect();
     let text = format!("[{}]", records.join(",\n"));
     bench(bencher, "a.json", text, "json.multi_line = true");
+}
+
+#[divan::bench]
+fn json_lines_nested(bencher: Bencher<'_, '_>) {
+    let (bytes, source) = (Bytes::from(nested_lines()), source(""));
+    let schema = TableSchema::from_hints(&nested_hints()).unwrap();
+    bencher
+        .counter(BytesCount::new(bytes.len()))
+        .bench_local(|| {
+            let decoded = decode("a.jsonl", bytes.clone(), &schema, &source).unwrap();
+            assert_eq!(decoded.rows.num_rows(), RECORDS / 10);
+            decoded.rows
+        });
 }
 
 #[divan::bench]

@@ -1,7 +1,11 @@
 //! Builds Arrow columns from cells that were checked before.
 //!
 //! A column takes a cell of its own type or NULL and nothing else; it remembers when it grew past what Arrow can
-//! address, so that the whole file is refused then.
+//! address, so that the whole file is refused then. Rows at the end can be taken back.
+
+mod flat;
+
+pub(super) use flat::{Columns, fields_of};
 
 use super::value::{Cell, map_types};
 use crate::change::{FileFault, ParkReason};
@@ -16,10 +20,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Column {
     data_type: DataType,
+    /// Rows.
+    len: usize,
+    /// Which rows up to the last NULL have a value.
     nulls: NullBufferBuilder,
     values: Values,
-    /// An offset did not fit; the contents are of no use any more.
-    is_too_large: bool,
+    /// The first row whose offset did not fit; the contents are of no use any more.
+    too_large_at: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -84,9 +91,10 @@ impl Column {
         };
         Column {
             data_type: data_type.clone(),
+            len: 0,
             nulls: NullBufferBuilder::new(0),
             values,
-            is_too_large: false,
+            too_large_at: None,
         }
     }
 
@@ -101,10 +109,23 @@ impl Column {
         }
     }
 
-    /// Appends one row.
+    /// Rows.
     #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The type of its values.
+    pub(super) fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// Appends one row.
     pub(super) fn push(&mut self, cell: Cell<'_>) {
-        self.nulls.append(!matches!(cell, Cell::Null));
+        if cell == Cell::Null {
+            return self.push_null();
+        }
+        self.len += 1;
         match (&mut self.values, cell) {
             (Values::Bool(values), Cell::Bool(value)) => values.append(value),
             (Values::Bool(values), _) => values.append(false),
@@ -114,24 +135,23 @@ impl Column {
             (Values::Float(values), _) => values.push(0.0),
             (Values::Decimal(values), Cell::Decimal(value)) => values.push(value),
             (Values::Decimal(values), _) => values.push(0),
-            (Values::Bytes { offsets, data }, cell) => {
+            (Values::Bytes { data, .. }, cell) => {
                 let added = match &cell {
                     Cell::Text(text) => text.as_bytes(),
                     Cell::Bytes(bytes) => bytes,
                     _ => &[],
                 };
-                if data.len() + added.len() > i32::MAX as usize {
-                    self.is_too_large = true;
-                } else {
+                let fits = data.len() + added.len() <= i32::MAX as usize;
+                if fits {
                     data.extend_from_slice(added);
                 }
-                push_offset(offsets, data.len(), &mut self.is_too_large);
+                self.push_offset(fits);
             }
-            (Values::List { offsets, element }, cell) => {
+            (Values::List { element, .. }, cell) => {
                 if let Cell::List(cells) = cell {
                     cells.into_iter().for_each(|cell| element.push(cell));
                 }
-                push_offset(offsets, element.len(), &mut self.is_too_large);
+                self.push_offset(true);
             }
             (Values::Struct(columns), Cell::Struct(cells)) => {
                 columns
@@ -139,34 +159,157 @@ impl Column {
                     .zip(cells)
                     .for_each(|(column, cell)| column.push(cell));
             }
-            (Values::Struct(columns), _) => columns
-                .iter_mut()
-                .for_each(|column| column.push(Cell::Null)),
-            (
-                Values::Map {
-                    offsets,
-                    key,
-                    value,
-                },
-                cell,
-            ) => {
+            (Values::Struct(columns), _) => columns.iter_mut().for_each(Column::push_null),
+            (Values::Map { key, value, .. }, cell) => {
                 if let Cell::Map(pairs) = cell {
                     for (key_cell, value_cell) in pairs {
                         key.push(key_cell);
                         value.push(value_cell);
                     }
                 }
-                push_offset(offsets, key.len(), &mut self.is_too_large);
+                self.push_offset(true);
             }
         }
     }
 
-    fn len(&self) -> usize {
-        self.nulls.len()
+    /// Appends one row without a value.
+    pub(super) fn push_null(&mut self) {
+        self.nulls.append_n_non_nulls(self.len - self.nulls.len());
+        self.nulls.append_null();
+        self.len += 1;
+        match &mut self.values {
+            Values::Bool(values) => values.append(false),
+            Values::Int(values) => values.push(0),
+            Values::Float(values) => values.push(0.0),
+            Values::Decimal(values) => values.push(0),
+            Values::Bytes { .. } | Values::List { .. } | Values::Map { .. } => {
+                self.push_offset(true);
+            }
+            Values::Struct(columns) => columns.iter_mut().for_each(Column::push_null),
+        }
+    }
+
+    /// Appends a row of a column of whole numbers, dates or times; `None` for any other column.
+    #[inline]
+    pub(super) fn push_int(&mut self, value: i64) -> Option<()> {
+        let Values::Int(values) = &mut self.values else {
+            return None;
+        };
+        values.push(value);
+        self.len += 1;
+        Some(())
+    }
+
+    /// The same for floats.
+    #[inline]
+    pub(super) fn push_float(&mut self, value: f64) -> Option<()> {
+        let Values::Float(values) = &mut self.values else {
+            return None;
+        };
+        values.push(value);
+        self.len += 1;
+        Some(())
+    }
+
+    /// The same for decimals.
+    #[inline]
+    pub(super) fn push_decimal(&mut self, value: i128) -> Option<()> {
+        let Values::Decimal(values) = &mut self.values else {
+            return None;
+        };
+        values.push(value);
+        self.len += 1;
+        Some(())
+    }
+
+    /// The same for booleans.
+    #[inline]
+    pub(super) fn push_bool(&mut self, value: bool) -> Option<()> {
+        let Values::Bool(values) = &mut self.values else {
+            return None;
+        };
+        values.append(value);
+        self.len += 1;
+        Some(())
+    }
+
+    /// The same for texts; `None` also where the text is beyond what Arrow addresses.
+    #[inline]
+    pub(super) fn push_text(&mut self, text: &str) -> Option<()> {
+        let Values::Bytes { offsets, data } = &mut self.values else {
+            return None;
+        };
+        let offset = i32::try_from(data.len() + text.len()).ok()?;
+        data.extend_from_slice(text.as_bytes());
+        offsets.push(offset);
+        self.len += 1;
+        Some(())
+    }
+
+    /// The same for STRUCTs of which only this is told here; their fields are columns of their own.
+    #[inline]
+    pub(super) fn push_struct(&mut self) -> Option<()> {
+        let Values::Struct(inside) = &self.values else {
+            return None;
+        };
+        self.len += 1;
+        inside.is_empty().then_some(())
+    }
+
+    /// Takes back all rows but the first `rows`.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        if self.len <= rows {
+            return;
+        }
+        self.len = rows;
+        self.nulls.truncate(rows);
+        self.too_large_at = self.too_large_at.filter(|row| *row < rows);
+        let cut = |offsets: &mut Vec<i32>| {
+            offsets.truncate(rows + 1);
+            let end = offsets.last().copied().unwrap_or(0);
+            usize::try_from(end).expect("offsets begin at zero and rise")
+        };
+        match &mut self.values {
+            Values::Bool(values) => values.truncate(rows),
+            Values::Int(values) => values.truncate(rows),
+            Values::Float(values) => values.truncate(rows),
+            Values::Decimal(values) => values.truncate(rows),
+            Values::Bytes { offsets, data } => data.truncate(cut(offsets)),
+            Values::List { offsets, element } => element.truncate(cut(offsets)),
+            Values::Struct(columns) => columns.iter_mut().for_each(|column| column.truncate(rows)),
+            Values::Map {
+                offsets,
+                key,
+                value,
+            } => {
+                let end = cut(offsets);
+                key.truncate(end);
+                value.truncate(end);
+            }
+        }
+    }
+
+    /// Ends the last row of a column with offsets; what it holds may not have fit.
+    fn push_offset(&mut self, fits: bool) {
+        let (offsets, length) = match &mut self.values {
+            Values::Bytes { offsets, data } => (offsets, data.len()),
+            Values::List { offsets, element } => (offsets, element.len),
+            Values::Map { offsets, key, .. } => (offsets, key.len),
+            Values::Bool(_)
+            | Values::Int(_)
+            | Values::Float(_)
+            | Values::Decimal(_)
+            | Values::Struct(_) => return,
+        };
+        let offset = i32::try_from(length).ok().filter(|_| fits);
+        if offset.is_none() {
+            self.too_large_at.get_or_insert(self.len - 1);
+        }
+        offsets.push(offset.unwrap_or_else(|| offsets.last().copied().unwrap_or(0)));
     }
 
     fn is_too_large(&self) -> bool {
-        self.is_too_large
+        self.too_large_at.is_some()
             || match &self.values {
                 Values::List { element, .. } => element.is_too_large(),
                 Values::Struct(columns) => columns.iter().any(Column::is_too_large),
@@ -191,6 +334,7 @@ impl Column {
     }
 
     fn build(mut self) -> Result<ArrayRef, ArrowError> {
+        self.nulls.append_n_non_nulls(self.len - self.nulls.len());
         let nulls = self.nulls.finish();
         Ok(match self.values {
             Values::Bool(mut values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
@@ -226,12 +370,9 @@ impl Column {
                 let DataType::Struct(fields) = self.data_type else {
                     return Err(wrong_type());
                 };
-                let length = nulls
-                    .as_ref()
-                    .map_or_else(|| columns.first().map_or(0, Column::len), NullBuffer::len);
                 let arrays: Result<Vec<_>, _> = columns.into_iter().map(Column::build).collect();
                 Arc::new(StructArray::try_new_with_length(
-                    fields, arrays?, nulls, length,
+                    fields, arrays?, nulls, self.len,
                 )?)
             }
             Values::Map {
@@ -254,14 +395,6 @@ impl Column {
             }
         })
     }
-}
-
-fn push_offset(offsets: &mut Vec<i32>, length: usize, is_too_large: &mut bool) {
-    let offset = i32::try_from(length).unwrap_or_else(|_| {
-        *is_too_large = true;
-        offsets.last().copied().unwrap_or(0)
-    });
-    offsets.push(offset);
 }
 
 fn wrong_type() -> ArrowError {

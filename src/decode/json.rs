@@ -57,7 +57,7 @@ pub(super) fn read_lines<'a>(
     while at < bytes.len() {
         line_number += 1;
         if let Some(end) = text.and_then(|text| reader.read_alike(text, at, rows)) {
-            rows.take(Place {
+            rows.take_pushed(Place {
                 line: Some(line_number),
                 offset: Some(at),
                 length: end - at,
@@ -156,11 +156,11 @@ impl<'a> RecordReader<'a> {
 
     /// Learns how records are laid out, where a record is a row and nothing else.
     fn learning(mut self, rows: &Rows<'a>) -> Self {
-        self.layouts = (!rows.has_envelope()).then(|| Layouts::new(rows.types()));
+        self.layouts = (!rows.has_envelope()).then(|| Layouts::new(rows));
         self
     }
 
-    /// Reads the record at `at` into the slots of the present one if it is laid out like earlier ones; the byte behind it.
+    /// Reads the record at `at` into the columns if it is laid out like earlier ones; the byte behind it.
     fn read_alike(&mut self, text: &'a str, at: usize, rows: &mut Rows<'a>) -> Option<usize> {
         self.layouts.as_mut()?.read(text, at, rows)
     }
@@ -205,7 +205,7 @@ impl<'a> RecordReader<'a> {
         }
         rows.close()?;
         if let Some(layouts) = &mut self.layouts {
-            layouts.learn(record, &self.members, rows);
+            layouts.learn(record, rows);
         }
         Ok(())
     }

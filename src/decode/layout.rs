@@ -1,27 +1,25 @@
 //! Reads JSON records that are laid out like earlier ones by comparing what stands between their values.
 //!
-//! The records of a feed have the same few texts between their values: names, colons, commas. They are learned from
-//! records that the scanner took, and then only compared. A record that differs in anything, or holds a value that does not
-//! fit its column, is left whole to the scanner, which alone says what is wrong with a record; so what is read here is what
-//! the scanner would read.
+//! The records of a feed have the same few texts between their values: names, colons, commas, the brackets of objects that
+//! are STRUCT values. They are learned from records that the scanner took, and then only compared, while the values go
+//! straight into their columns. A record that differs in anything, or holds a value that does not fit its column, is taken
+//! out of the columns again and left whole to the scanner, which alone says what is wrong with a record; so what is read
+//! here is what the scanner would read.
+
+mod gap;
+mod learn;
+mod values;
 
 use super::RECORD_BYTES_MAX;
+use super::columns::fields_of;
 use super::rows::Rows;
-use super::token::{Member, Scanner, Token, value_places};
-use super::value::Cell;
+use super::token::Scanner;
 use arrow::datatypes::DataType;
-use std::borrow::Cow;
+use gap::Gap;
+use values::Leaf;
 
-/// So many records in a row are learned from at once; of later ones that differ, one of so many.
-const LEARNED_AT_ONCE: u64 = 64;
 /// So many texts are kept that may follow one value.
 const STEPS_MAX: usize = 8;
-/// So many names that no column takes are told apart.
-const IGNORED_MAX: usize = 1_024;
-/// The bytes of a gap that are compared at once.
-const WORD: usize = 16;
-/// Whole numbers of so many digits fit into 64 bits.
-const DIGITS_MAX: usize = 18;
 
 /// What follows the start of a record, or one of its values.
 type State = usize;
@@ -30,69 +28,79 @@ const START: State = 0;
 
 /// The layouts of the records of one source, as a graph: from each value to those that may follow.
 pub(super) struct Layouts {
-    /// For each state, what may follow.
+    /// For each state, what may follow. Behind the start come the states behind the value of each column, by its place.
     steps: Vec<Vec<Step>>,
-    /// For each state, the last record that was in it: a name stands once in a record.
-    visited: Vec<u64>,
+    /// For each place, the column that takes values there; STRUCTs whose fields are told apart take none themselves.
+    leaves: Vec<Option<Leaf>>,
+    /// Values that no column takes.
+    ignored: Vec<Ignored>,
     /// Records begun.
     record: u64,
-    /// Names that no column takes, with the states behind their values.
-    ignored: Vec<(String, State)>,
-    /// For each column, how its values are mostly written.
-    kinds: Vec<Kind>,
+    /// Records that differed from those before.
     differing: u64,
 }
 
 /// A text between two values, and what comes behind it.
 struct Step {
     gap: Gap,
+    /// The STRUCT columns that have a value in it: it begins there, or is NULL.
+    structs: Box<[Opened]>,
     to: Target,
+}
+
+/// A STRUCT column in a text between two values.
+#[derive(Clone, Copy, PartialEq)]
+struct Opened {
+    place: usize,
+    /// The column of the schema, where it is in no other STRUCT.
+    index: Option<usize>,
+    is_null: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Target {
+    /// A value of the column at a place.
     Column(usize),
-    /// A value that no column takes.
-    Ignored(State),
+    /// One that no column takes, by its number.
+    Ignored(usize),
     /// The record ends with the text.
     End,
 }
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    /// A whole number of so many bits.
-    Integer(u32),
-    /// A decimal below so many of its last place, with so many places.
-    Decimal(i64, usize),
-    /// A time by ISO 8601: an instant, or on the wall.
-    Time(bool),
-    Other,
-}
-
-/// A text with its first bytes ready to be compared at once.
-struct Gap {
-    text: Box<[u8]>,
-    head: u128,
-    mask: u128,
+/// A name that no column takes.
+struct Ignored {
+    /// The STRUCT column that lacks it.
+    inside: Option<usize>,
+    name: String,
+    /// The objects around its value.
+    depth: usize,
+    /// The state behind it.
+    state: State,
+    /// The last record that had it: a name stands once in an object.
+    seen: u64,
 }
 
 impl Layouts {
     /// Knows nothing yet.
-    pub(super) fn new(types: impl Iterator<Item = DataType>) -> Self {
-        let kinds: Vec<Kind> = types.map(|data_type| Kind::of(&data_type)).collect();
-        let states = 1 + kinds.len();
+    pub(super) fn new(rows: &Rows<'_>) -> Self {
+        let schema = &rows.schema().columns;
+        let mut leaves = Vec::with_capacity(rows.columns.count());
+        let mut roots = 0..;
+        for (place, (field, depth)) in fields_of(schema.fields()).iter().enumerate() {
+            let index = (*depth == 0).then(|| roots.next()).flatten();
+            let is_leaf = !matches!(field.data_type(), DataType::Struct(_));
+            leaves.push(is_leaf.then(|| Leaf::new(place, index, field, *depth)));
+        }
         Layouts {
-            steps: (0..states).map(|_| Vec::new()).collect(),
-            visited: vec![0; states],
-            record: 0,
+            steps: (0..=leaves.len()).map(|_| Vec::new()).collect(),
+            leaves,
             ignored: Vec::new(),
-            kinds,
+            record: 0,
             differing: 0,
         }
     }
 
-    /// Reads the record at `at` into the slots of `rows` and gives the byte behind it, without its line end.
+    /// Reads the record at `at` into the columns of `rows` and gives the byte behind it, without its line end.
     ///
     /// `None` leaves no trace: the record is not laid out like earlier ones.
     pub(super) fn read<'a>(
@@ -112,250 +120,89 @@ impl Layouts {
     }
 
     fn values<'a>(&mut self, text: &'a str, start: usize, rows: &mut Rows<'a>) -> Option<usize> {
-        let bytes = text.as_bytes();
         self.record += 1;
+        let before = rows.count();
         let mut scanner = Scanner::at(text, start);
         let mut state = START;
         loop {
-            let steps = &self.steps[state];
-            let step = steps
-                .iter()
-                .find(|step| step.gap.stands_at(bytes, scanner.place()))?;
-            scanner.skip(step.gap.text.len());
+            let rest = scanner.rest();
+            let mut steps = self.steps[state].iter();
+            let step = steps.find(|step| step.gap.stands_at(rest))?;
+            scanner.skip(step.gap.len());
+            for opened in &step.structs {
+                open(opened, before, rows)?;
+            }
             state = match step.to {
-                Target::Column(index) => {
-                    let cell = self.kinds[index].cell(index, &mut scanner, rows)?;
-                    rows.put(index, cell);
-                    1 + index
+                Target::Column(place) => {
+                    let leaf = self.leaves[place].as_ref()?;
+                    // A column that has one more holds the value of another member of this name.
+                    if rows.columns.at(place).len() != before {
+                        return None;
+                    }
+                    leaf.read(&mut scanner, rows)?;
+                    if let Some(index) = leaf.index {
+                        rows.note(index);
+                    }
+                    1 + place
                 }
-                Target::Ignored(state) => {
-                    scanner.value(1).ok()?;
-                    state
+                Target::Ignored(number) => {
+                    let ignored = &mut self.ignored[number];
+                    if std::mem::replace(&mut ignored.seen, self.record) == self.record {
+                        return None;
+                    }
+                    scanner.value(ignored.depth).ok()?;
+                    ignored.state
                 }
                 Target::End => {
                     let end = scanner.place();
-                    let ends = matches!(bytes[end..], [] | [b'\n', ..] | [b'\r', b'\n', ..]);
+                    let rest = scanner.rest();
+                    let ends = matches!(rest, [] | [b'\n', ..] | [b'\r', b'\n', ..]);
                     return (ends && end - start <= RECORD_BYTES_MAX).then_some(end);
                 }
             };
-            if std::mem::replace(&mut self.visited[state], self.record) == self.record {
-                return None;
-            }
-        }
-    }
-
-    /// Learns the layout of a record that the scanner took.
-    pub(super) fn learn(&mut self, record: &str, members: &[Member<'_>], rows: &Rows<'_>) {
-        self.differing += 1;
-        if self.differing > LEARNED_AT_ONCE && !self.differing.is_multiple_of(LEARNED_AT_ONCE) {
-            return;
-        }
-        // Behind another record the same carriage return would be a part of the line end.
-        if record.ends_with('\r') {
-            return;
-        }
-        let Ok(places) = value_places(record) else {
-            return;
-        };
-        let (mut state, mut behind) = (START, 0);
-        for ((name, _), place) in members.iter().zip(&places) {
-            let Some(to) = self.target_of(name, rows) else {
-                return;
-            };
-            self.add(state, &record[behind..place.start], to);
-            behind = place.end;
-            state = match to {
-                Target::Column(index) => 1 + index,
-                Target::Ignored(next) => next,
-                Target::End => return,
-            };
-        }
-        self.add(state, &record[behind..], Target::End);
-    }
-
-    fn target_of(&mut self, name: &str, rows: &Rows<'_>) -> Option<Target> {
-        if let Some(index) = rows.index_of(name) {
-            return Some(Target::Column(index));
-        }
-        if !rows.ignores_unknown() {
-            return None;
-        }
-        if let Some((_, state)) = self.ignored.iter().find(|(known, _)| known == name) {
-            return Some(Target::Ignored(*state));
-        }
-        if self.ignored.len() == IGNORED_MAX {
-            return None;
-        }
-        let state = self.steps.len();
-        self.steps.push(Vec::new());
-        self.visited.push(0);
-        self.ignored.push((name.to_string(), state));
-        Some(Target::Ignored(state))
-    }
-
-    fn add(&mut self, state: State, text: &str, to: Target) {
-        let steps = &mut self.steps[state];
-        if steps.iter().any(|step| *step.gap.text == *text.as_bytes()) {
-            return;
-        }
-        if steps.len() == STEPS_MAX {
-            steps.pop();
-        }
-        let gap = Gap::new(text.as_bytes());
-        steps.push(Step { gap, to });
-    }
-}
-
-impl Kind {
-    fn of(data_type: &DataType) -> Kind {
-        match data_type {
-            DataType::Utf8 => Kind::Text,
-            DataType::Int8 => Kind::Integer(8),
-            DataType::Int16 => Kind::Integer(16),
-            DataType::Int32 => Kind::Integer(32),
-            DataType::Int64 => Kind::Integer(64),
-            DataType::Decimal128(digits, places) => {
-                let bound = 10i64.checked_pow(u32::from(*digits)).unwrap_or(i64::MAX);
-                usize::try_from(*places).map_or(Kind::Other, |places| Kind::Decimal(bound, places))
-            }
-            DataType::Timestamp(_, zone) => Kind::Time(zone.is_some()),
-            _ => Kind::Other,
-        }
-    }
-
-    /// The value at the place of the scanner for a column of this kind; `None` where it does not fit.
-    fn cell<'a>(
-        self,
-        index: usize,
-        scanner: &mut Scanner<'a>,
-        rows: &mut Rows<'a>,
-    ) -> Option<Cell<'a>> {
-        match (self, scanner.peek()) {
-            (Kind::Text, Some(b'"')) => {
-                let (inner, has_escapes) = scanner.quoted().ok()?;
-                let token = Token::Text { inner, has_escapes };
-                Some(Cell::Text(match has_escapes {
-                    false => Cow::Borrowed(inner),
-                    true => token.text(),
-                }))
-            }
-            (Kind::Integer(bits), Some(b'-' | b'0'..=b'9')) => match short_integer(scanner) {
-                Some(value) => {
-                    let spare = 64 - bits;
-                    ((value << spare) >> spare == value).then_some(Cell::Int(value))
-                }
-                None => rows.cell(index, &scanner.value(1).ok()?),
-            },
-            (Kind::Decimal(bound, places), Some(b'-' | b'0'..=b'9')) => {
-                match short_decimal(scanner, places) {
-                    Some(value) => {
-                        (value.abs() < bound).then_some(Cell::Decimal(i128::from(value)))
-                    }
-                    None => rows.cell(index, &scanner.value(1).ok()?),
-                }
-            }
-            (Kind::Time(is_instant), Some(b'"')) if !rows.reader.formats.has_timestamp_format() => {
-                let (inner, has_escapes) = scanner.quoted().ok()?;
-                let stamp = rows.reader.formats.timestamp(inner).ok()?;
-                (!has_escapes && stamp.has_offset == is_instant).then_some(Cell::Int(stamp.micros))
-            }
-            (
-                Kind::Text | Kind::Integer(_) | Kind::Decimal(..) | Kind::Time(_) | Kind::Other,
-                _,
-            ) => rows.cell(index, &scanner.value(1).ok()?),
         }
     }
 }
 
-/// A whole number of few digits; leaves the scanner where it is for every other value.
-///
-/// What follows must be the text behind a value, so whether the number ends here is told by that.
-fn short_integer(scanner: &mut Scanner<'_>) -> Option<i64> {
-    let rest = scanner.rest();
-    let negative = rest.first() == Some(&b'-');
-    let digits = &rest[usize::from(negative)..];
-    let (mut value, mut count) = (0i64, 0);
-    while let Some(digit @ b'0'..=b'9') = digits.get(count)
-        && count < DIGITS_MAX
-    {
-        value = value * 10 + i64::from(digit - b'0');
-        count += 1;
-    }
-    let is_number = count > 0 && (count == 1 || digits[0] != b'0');
-    let goes_on = matches!(digits.get(count), Some(b'0'..=b'9' | b'.' | b'e' | b'E'));
-    if !is_number || goes_on {
+/// Puts a STRUCT of the present record, behind so many others, into its column; its fields follow, or are NULL.
+fn open(opened: &Opened, before: usize, rows: &mut Rows<'_>) -> Option<()> {
+    let column = rows.columns.at(opened.place);
+    if column.len() != before {
         return None;
     }
-    scanner.skip(usize::from(negative) + count);
-    Some(if negative { -value } else { value })
-}
-
-/// A decimal of few digits as a whole number of its last place; leaves the scanner where it is for every other value.
-fn short_decimal(scanner: &mut Scanner<'_>, places: usize) -> Option<i64> {
-    let rest = scanner.rest();
-    let negative = rest.first() == Some(&b'-');
-    let digits = &rest[usize::from(negative)..];
-    let (mut value, mut length, mut point) = (0i64, 0, None);
-    while length < DIGITS_MAX {
-        match digits.get(length) {
-            Some(digit @ b'0'..=b'9') => value = value * 10 + i64::from(digit - b'0'),
-            Some(b'.') if point.is_none() => point = Some(length),
-            _ => break,
-        }
-        length += 1;
+    match opened.is_null {
+        true => column.push_null(),
+        false => column.push_struct()?,
     }
-    let whole = point.unwrap_or(length);
-    let behind = point.map_or(0, |point| length - point - 1);
-    let is_number =
-        whole > 0 && (whole == 1 || digits[0] != b'0') && (point.is_none() || behind > 0);
-    let goes_on = matches!(digits.get(length), Some(b'0'..=b'9' | b'.' | b'e' | b'E'));
-    let missing = places.checked_sub(behind)?;
-    if !is_number || goes_on || length + missing > DIGITS_MAX {
-        return None;
+    if let Some(index) = opened.index {
+        rows.note(index);
     }
-    let value = value * 10i64.pow(u32::try_from(missing).ok()?);
-    scanner.skip(usize::from(negative) + length);
-    Some(if negative { -value } else { value })
-}
-
-impl Gap {
-    fn new(text: &[u8]) -> Gap {
-        let mut head = [0; WORD];
-        let mut mask = [0; WORD];
-        for (place, byte) in text.iter().take(WORD).enumerate() {
-            head[place] = *byte;
-            mask[place] = 0xFF;
-        }
-        Gap {
-            text: text.into(),
-            head: u128::from_le_bytes(head),
-            mask: u128::from_le_bytes(mask),
-        }
-    }
-
-    #[inline]
-    fn stands_at(&self, bytes: &[u8], at: usize) -> bool {
-        let rest = &bytes[at..];
-        match rest.first_chunk::<WORD>() {
-            Some(word) => {
-                (u128::from_le_bytes(*word) ^ self.head) & self.mask == 0
-                    && (self.text.len() <= WORD || rest.starts_with(&self.text))
-            }
-            None => rest.starts_with(&self.text),
-        }
-    }
+    Some(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Layouts;
     use crate::decode::Decoded;
+    use crate::decode::rows::{Place, Rows};
     use crate::decode::testing::*;
+    use crate::decode::time::TimeFormats;
+    use crate::decode::value::ValueReader;
     use crate::settings::{AbsentColumns, SchemaEvolutionMode};
 
     const HINTS: &str = "op STRING, id BIGINT, small TINYINT, amount DECIMAL(10,2), at TIMESTAMP, \
-                         day DATE, ok BOOLEAN, ratio DOUBLE, tags ARRAY<STRING>, who STRUCT<a: INT>";
+                         day DATE, ok BOOLEAN, ratio DOUBLE, tags ARRAY<STRING>, who STRUCT<a: INT>, \
+                         deep STRUCT<n: BIGINT, inner: STRUCT<x: DOUBLE, s: STRING, t: ARRAY<INT>>, \
+                         price: FLOAT, ok: BOOLEAN, day: DATE, at: TIMESTAMP_NTZ, amount: DECIMAL(5,1)>";
 
-    const LAYOUTS: [&str; 5] = [
+    const LAYOUTS: [&str; 12] = [
+        r#"{"id":21,"who":{"a":5},"deep":{"n":1,"inner":{"x":0.5,"s":"t","t":[1,null]},"ok":true,"day":"2024-02-29"}}"#,
+        r#"{"id":22,"who":null,"deep":{"inner":null,"n":-3,"at":"2024-05-01 10:00:00","amount":1.5}}"#,
+        r#"{"id":23,"who":{},"deep":{"inner":{},"price":1.5e30,"ok":false}}"#,
+        r#"{"id":24,"deep":{"n":null,"more":null,"inner":{"s":"caf\u00e9","x":-0.0,"t":null}},"op":"U"}"#,
+        r#"{ "deep" : { "inner" : { "x" : 12345678.25 } , "price" : 0.1 } , "id" : 25 , "who" : { } }"#,
+        r#"{"id":26,"deep":{"inner":{"x":9007199254740992,"s":5,"X":1},"price":16777216,"ok":"true"},"DEEP":{"n":1}}"#,
+        r#"{"id":27,"deep":{"more":{"a":[{"b":1}]},"inner":{"more":"x","s":"y"},"n":4,"other":1},"who":{"b":1,"a":2}}"#,
         r#"{"id": 5, "amount": -0.05, "at": "2024-05-01 10:00:00.25+02:00", "op": "U", "small": -7}"#,
         r#"{"op": "I", "id": 17, "small": 7, "amount": 12.50, "at": "2024-05-01T10:00:00Z", "tags": ["x"], "who": {"a": 1}}"#,
         r#"{"op":"U","id":18,"amount":"3.1","day":"2024-02-29","ok":true,"ratio":0.5}"#,
@@ -415,7 +262,16 @@ mod tests {
 
     #[test]
     fn record_reads_the_same_behind_records_that_are_laid_out_alike() {
-        const PIECES: [&str; 24] = [
+        const PIECES: [&str; 33] = [
+            "\"deep\":{",
+            "\"inner\":{",
+            "\"who\":{}",
+            "\"who\":null,",
+            "\"n\":1,",
+            "\"x\":0.1,",
+            "},",
+            "}}",
+            "{}",
             "\"",
             "\\",
             "\\u00e9",
@@ -444,7 +300,7 @@ mod tests {
         let mut next = numbers(11);
         let cases = cases();
         let behind = LAYOUTS.join("\n");
-        for round in 0..3_000 {
+        for round in 0..8_000 {
             let case = &cases[round % cases.len()];
             let mut record = LAYOUTS[next(LAYOUTS.len())].to_string();
             for _ in 0..next(3) {
@@ -453,8 +309,22 @@ mod tests {
                     at -= 1;
                 }
                 let piece = PIECES[next(PIECES.len())];
-                match next(3) {
-                    0 => record.insert_str(at, piece),
+                match next(4) {
+                    // Whole members, from where one ends in another record.
+                    0 => {
+                        let other = LAYOUTS[next(LAYOUTS.len())];
+                        let ends = |text: &str| {
+                            let ends = text.match_indices([',', '}', '{']);
+                            ends.map(|(place, _)| place).collect::<Vec<_>>()
+                        };
+                        let (here, there) = (ends(&record), ends(other));
+                        if here.is_empty() {
+                            continue;
+                        }
+                        let (here, there) = (here[next(here.len())], there[next(there.len())]);
+                        record.replace_range(here.., &other[there..]);
+                    }
+                    3 => record.insert_str(at, piece),
                     1 => {
                         let mut end = (at + next(12)).min(record.len());
                         while !record.is_char_boundary(end) {
@@ -478,6 +348,55 @@ mod tests {
             let text = format!("{behind}\n{record}\n{behind}\n{record}");
             assert_eq!(last(&case.read(&text)), last(&alone), "{record}");
         }
+    }
+
+    #[test]
+    fn records_that_are_laid_out_alike_are_read_and_others_leave_no_trace() {
+        let learned = [
+            r#"{"id":1,"deep":{"n":1,"inner":{"x":0.5,"s":"a"}},"tags":["x"]}"#,
+            r#"{"id":2,"deep":null,"tags":[]}"#,
+            r#"{"id":3,"deep":{},"who":{"a":1}}"#,
+        ];
+        let case = Case::json(HINTS);
+        let reader = ValueReader::new(TimeFormats::default());
+        let mut rows = Rows::new(case.path, &case.schema, &case.settings, reader);
+        let mut layouts = Layouts::new(&rows);
+        learned
+            .iter()
+            .for_each(|record| layouts.learn(record, &rows));
+        for other in [
+            r#"{"id":4,"deep":{"n":2,"inner":{"x":0.5,"s":"a"}},"tags":["x"],"id":4}"#,
+            r#"{"id":4,"deep":{"n":2,"inner":{"x":true,"s":"a"}},"tags":["x"]}"#,
+            r#"{"id":4,"deep":{"n":2,"inner":{"x":0.5,"s":"a"}},"tags":["x"}"#,
+            r#"{"id":4,"deep":{"n":99999999999999999999,"inner":{"x":0.5,"s":"a"}},"tags":["x"]}"#,
+            r#"{"id":4,"deep":{"n":2,"inner":{"x":0.5,"s":"a"}},"tags":["x"]} "#,
+            r#"{"id":4,"deep":null,"tags":[],"deep":null,"tags":[]}"#,
+            r#"{"id":4,"deep":{},"who":{"a":1,"a":1}}"#,
+        ] {
+            assert_eq!(layouts.read(other, 0, &mut rows), None, "{other}");
+        }
+        let alike = [
+            r#"{"id":5,"deep":{"n":-7,"inner":{"x":1e3,"s":"\u0041"}},"tags":["y","z"]}"#,
+            r#"{"id":null,"deep":null,"tags":[]}"#,
+            r#"{"id":"6","deep":{},"who":{"a":null}}"#,
+        ];
+        for record in alike {
+            assert_eq!(layouts.read(record, 0, &mut rows), Some(record.len()));
+            rows.take_pushed(Place::default());
+        }
+        let decoded = rows.finish().unwrap();
+        assert_eq!(column(&decoded, "id"), ["5", "-", "6"]);
+        let [all, none, empty] = &column(&decoded, "deep")[..] else {
+            panic!("three records are read");
+        };
+        assert!(
+            all.starts_with("{n: -7, inner: {x: 1000.0, s: A, t: }, price: "),
+            "{all}"
+        );
+        assert_eq!(none, "-");
+        assert!(empty.starts_with("{n: , inner: , price: "), "{empty}");
+        assert_eq!(column(&decoded, "who"), ["-", "-", "{a: }"]);
+        assert_eq!(column(&decoded, "tags"), ["[y, z]", "[]", "-"]);
     }
 
     #[test]

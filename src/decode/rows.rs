@@ -1,9 +1,14 @@
 //! Collects the records of one file: rows, refused records, new columns.
 //!
-//! A record is either in every column or in none: its cells wait in slots until all of it has been read. Only a row
-//! that is taken can bring a new column.
+//! A record is either in every column or in none: its cells wait in slots until all of it has been read, or go into the
+//! columns at once and are taken back if it cannot be read so. Only a row that is taken can bring a new column.
 
-use super::columns::Column;
+mod presence;
+mod snapshot;
+
+pub(super) use snapshot::snapshot_version;
+
+use super::columns::{Column, Columns};
 use super::encoding::Origin;
 use super::infer::is_written_as_number;
 use super::own::OwnColumns;
@@ -11,22 +16,17 @@ use super::text::{json_text, shorten};
 use super::token::Token;
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{Decoded, RECORD_BYTES_MAX, RowPosition};
-use crate::change::{
-    FILE_PATH, FileFault, PRESENT_COLUMNS, ParkReason, RESCUED_DATA, Reject, RejectReason,
-    SNAPSHOT_VERSION,
-};
+use crate::change::{FILE_PATH, FileFault, ParkReason, RESCUED_DATA, Reject, RejectReason};
 use crate::envelope::Change;
 use crate::schema::{
     Lookup, NewColumn, TableSchema, check_column_name, ddl_type, parse_ddl, widen,
 };
-use crate::settings::{
-    AbsentColumns, Envelope, OnTypeMismatch, SchemaEvolutionMode, SnapshotVersion, SourceSettings,
-    TextEncoding,
-};
+use crate::settings::{OnTypeMismatch, SchemaEvolutionMode, SourceSettings, TextEncoding};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
-use std::borrow::Cow;
+use presence::Presence;
+use snapshot::snapshot_of;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -102,7 +102,8 @@ pub(super) struct Rows<'a> {
     /// The formats of values.
     pub(super) reader: ValueReader,
     indices: HashMap<&'a str, usize>,
-    columns: Vec<Column>,
+    /// The records that were taken; a record that is read without slots may be there in part.
+    pub(super) columns: Columns,
     rescued: Column,
     positions: Vec<RowPosition>,
     rejects: Vec<Reject>,
@@ -115,22 +116,6 @@ pub(super) struct Rows<'a> {
     /// The column for the snapshot's version, and the version.
     snapshot: Option<(usize, i64)>,
     own: Option<OwnColumns<'a>>,
-}
-
-/// Which columns the records carry, where that is kept.
-struct Presence<'a> {
-    /// The column for it.
-    index: usize,
-    /// The columns of the present record, with a value or NULL: those of the schema, and others.
-    known: Vec<usize>,
-    unknown: Vec<String>,
-    /// The list of the last record, since the records of a feed are alike.
-    last: (Vec<usize>, Vec<String>),
-    last_text: Cow<'a, str>,
-    /// Every record lists its columns, and not only one that says that it carries some alone.
-    always: bool,
-    /// The present record says so.
-    is_partial: bool,
 }
 
 impl<'a> Rows<'a> {
@@ -159,10 +144,7 @@ impl<'a> Rows<'a> {
                 .enumerate()
                 .map(|(index, field)| (field.name().as_str(), index))
                 .collect(),
-            columns: fields
-                .iter()
-                .map(|field| Column::new(field.data_type()))
-                .collect(),
+            columns: Columns::of(fields),
             rescued: Column::new(&DataType::Utf8),
             positions: Vec::new(),
             rejects: Vec::new(),
@@ -197,9 +179,7 @@ impl<'a> Rows<'a> {
 
     /// Makes room for so many records.
     pub(super) fn reserve(&mut self, records: usize) {
-        self.columns
-            .iter_mut()
-            .for_each(|column| column.reserve(records));
+        self.columns.reserve(records);
         self.positions.reserve(records);
     }
 
@@ -294,40 +274,79 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The value in the form of its column, if it fits wholly.
-    pub(super) fn cell(&mut self, index: usize, token: &Token<'a>) -> Option<Cell<'a>> {
-        let data_type = self.schema.columns.field(index).data_type();
-        self.reader.has_unknown_field = false;
-        let cell = self.reader.json(token, data_type).ok()?;
-        let cell = self.keeping_text(index, token, cell).ok()?;
-        (!self.reader.has_unknown_field).then_some(cell)
+    /// Rows since rows were handed on last.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.positions.len()
     }
 
-    /// Puts a value of the present record into its column, in the form of the column.
-    pub(super) fn put(&mut self, index: usize, cell: Cell<'a>) {
+    /// The schema of the columns.
+    pub(super) fn schema(&self) -> &'a TableSchema {
+        self.schema
+    }
+
+    /// Notes that the present record has a value or NULL for a column.
+    #[inline]
+    pub(super) fn note(&mut self, index: usize) {
         if let Some(presence) = &mut self.presence {
             presence.known.push(index);
         }
-        self.slots[index] = cell;
     }
 
-    /// Forgets what was put for the present record.
+    /// Appends a value to the column at a place, if it fits wholly; `index` is that of the column where it is in no STRUCT.
+    pub(super) fn push(
+        &mut self,
+        place: usize,
+        index: Option<usize>,
+        token: &Token<'a>,
+    ) -> Option<()> {
+        self.reader.has_unknown_field = false;
+        let data_type = self.columns.at(place).data_type();
+        let mut cell = self.reader.json(token, data_type).ok()?;
+        if self.reader.has_unknown_field {
+            return None;
+        }
+        if let Some(index) = index {
+            cell = self.keeping_text(index, token, cell).ok()?;
+        }
+        self.columns.push(place, cell);
+        Some(())
+    }
+
+    /// Takes back what the columns have of the present record.
     pub(super) fn forget(&mut self) {
-        self.slots.fill(Cell::Null);
+        self.columns.truncate(self.positions.len());
         if let Some(presence) = &mut self.presence {
             presence.clear();
         }
     }
 
-    /// Whether values under names that the schema lacks leave no trace.
-    pub(super) fn ignores_unknown(&self) -> bool {
-        self.mode == SchemaEvolutionMode::None && self.presence.is_none() && self.own.is_none()
+    /// Ends the present record, whose values are in the columns: all of it becomes a row.
+    pub(super) fn take_pushed(&mut self, place: Place) {
+        let position = self.position(place);
+        let rows = self.positions.len();
+        if let Some(presence) = &mut self.presence {
+            let list = presence.take(self.schema);
+            self.columns.push(self.columns.root(presence.index), list);
+        }
+        if let Some((index, version)) = self.snapshot {
+            self.columns
+                .push(self.columns.root(index), Cell::Int(version));
+        }
+        self.columns.complete(rows);
+        self.rescued.push_null();
+        self.positions.push(position);
+        self.hand_on();
     }
 
-    /// The types of the columns.
-    pub(super) fn types(&self) -> impl Iterator<Item = DataType> + use<'a> {
-        let fields = self.schema.columns.fields();
-        fields.iter().map(|field| field.data_type().clone())
+    /// Whether values under names that the schema lacks leave no trace.
+    pub(super) fn ignores_unknown(&self) -> bool {
+        self.ignores_unknown_fields() && self.presence.is_none() && self.own.is_none()
+    }
+
+    /// The same for names that a STRUCT lacks.
+    pub(super) fn ignores_unknown_fields(&self) -> bool {
+        self.mode == SchemaEvolutionMode::None
     }
 
     /// Puts a value of the present record under a name that the schema lacks.
@@ -440,8 +459,9 @@ impl<'a> Rows<'a> {
         if let Some((index, version)) = self.snapshot {
             self.slots[index] = Cell::Int(version);
         }
-        for (column, slot) in self.columns.iter_mut().zip(&mut self.slots) {
-            column.push(std::mem::replace(slot, Cell::Null));
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let cell = std::mem::replace(slot, Cell::Null);
+            self.columns.push(self.columns.root(index), cell);
         }
         let rescued = if self.leftovers.is_empty() {
             Cell::Null
@@ -609,9 +629,8 @@ impl<'a> Rows<'a> {
 
     /// The rows and rejects that are there; the next ones begin anew.
     fn part(&mut self) -> Result<Decoded, FileFault> {
-        let types = self.schema.columns.fields().iter();
-        let empty = types.map(|field| Column::new(field.data_type())).collect();
-        let mut columns = std::mem::replace(&mut self.columns, empty);
+        let empty = Columns::of(self.schema.columns.fields());
+        let mut columns = std::mem::replace(&mut self.columns, empty).whole();
         let rescued = std::mem::replace(&mut self.rescued, Column::new(&DataType::Utf8));
         if let Some(own) = &mut self.own {
             own.fill(&mut columns);
@@ -669,51 +688,6 @@ fn assert_numbered(part: &Decoded, before: usize) {
     );
 }
 
-impl<'a> Presence<'a> {
-    fn of(schema: &TableSchema, settings: &SourceSettings) -> Option<Self> {
-        let index = schema.columns.index_of(PRESENT_COLUMNS).ok()?;
-        let always = settings.absent_columns == AbsentColumns::Keep;
-        (always || settings.envelope != Envelope::None).then(|| Presence {
-            index,
-            known: Vec::new(),
-            unknown: Vec::new(),
-            last: (Vec::new(), Vec::new()),
-            last_text: Cow::Borrowed("[]"),
-            always,
-            is_partial: false,
-        })
-    }
-
-    /// The list of the present record, which ends; NULL where it carries all.
-    fn take(&mut self, schema: &TableSchema) -> Cell<'a> {
-        if !self.always && !self.is_partial {
-            self.clear();
-            return Cell::Null;
-        }
-        if (&self.known, &self.unknown) != (&self.last.0, &self.last.1) {
-            let known = self.known.iter();
-            let known = known.map(|&index| schema.columns.field(index).name());
-            let names: Vec<String> = known
-                .chain(&self.unknown)
-                .map(|name| json_text(name))
-                .collect();
-            self.last_text = Cow::Owned(format!("[{}]", names.join(",")));
-            self.last = (
-                std::mem::take(&mut self.known),
-                std::mem::take(&mut self.unknown),
-            );
-        }
-        self.clear();
-        Cell::Text(self.last_text.clone())
-    }
-
-    fn clear(&mut self) {
-        self.known.clear();
-        self.unknown.clear();
-        self.is_partial = false;
-    }
-}
-
 /// For each column, whether its type is a number that no hint names.
 fn inferred_numbers(schema: &TableSchema, settings: &SourceSettings) -> Vec<bool> {
     let hints = parse_ddl(&settings.schema_hints).unwrap_or_default();
@@ -726,48 +700,6 @@ fn inferred_numbers(schema: &TableSchema, settings: &SourceSettings) -> Vec<bool
     fields
         .map(|field| field.data_type().is_numeric() && !is_hinted(field.name()))
         .collect()
-}
-
-fn snapshot_of(
-    path: &str,
-    schema: &TableSchema,
-    settings: &SourceSettings,
-) -> Option<(usize, i64)> {
-    if settings.snapshot_version != SnapshotVersion::FileName {
-        return None;
-    }
-    let index = schema.columns.index_of(SNAPSHOT_VERSION).ok()?;
-    Some((index, snapshot_version(path)?))
-}
-
-/// The version of a snapshot by the name of its file: the last number before the first dot, or the last date or time of
-/// padded parts, whose digits count as one number. Other numbers that stand side by side tell none: which one counts would
-/// be a guess.
-pub(super) fn snapshot_version(path: &str) -> Option<i64> {
-    /// Lengths of the parts of a date, a time, or both.
-    const TIMES: [&[usize]; 6] = [
-        &[4, 2, 2],
-        &[4, 2, 2, 2, 2],
-        &[4, 2, 2, 2, 2, 2],
-        &[4, 2, 2, 6],
-        &[8, 4],
-        &[8, 6],
-    ];
-    let name = path.rsplit('/').next()?;
-    let stem = name.split('.').next()?;
-    let end = stem.bytes().rposition(|byte| byte.is_ascii_digit())? + 1;
-    let is_part = |byte: &&u8| byte.is_ascii_digit() || b"-_:T".contains(byte);
-    let length = stem.as_bytes()[..end].iter().rev().take_while(is_part);
-    let run = stem[end - length.count()..end].trim_start_matches(['-', '_', ':', 'T']);
-    let parts: Vec<&str> = run.split(['-', '_', ':', 'T']).collect();
-    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-    let times = TIMES.iter().filter(|time| lengths.ends_with(time));
-    let last = match times.map(|time| time.len()).max() {
-        Some(count) => &parts[parts.len() - count..],
-        None if parts.len() == 1 => &parts[..],
-        None => return None,
-    };
-    last.concat().parse().ok()
 }
 
 /// A new column, if a row has a value in it; where no value told a type, STRING keeps them.
@@ -810,37 +742,4 @@ fn misfit_fault(field: &Field, shown: &str, misfit: &Misfit) -> RecordFault {
             misfit.why
         ),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::snapshot_version;
-
-    #[test]
-    fn numbers_side_by_side_that_are_no_date_or_time_tell_no_version() {
-        for name in [
-            "users-2024-9-30.json",
-            "v1-10.csv",
-            "a-99999999999999999999.csv",
-            "none.csv",
-        ] {
-            assert_eq!(snapshot_version(name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn last_number_date_or_time_of_the_name_is_the_version() {
-        let versions = [
-            ("dump_7.csv", 7),
-            ("2023/part3.v12.jsonl.gz", 3),
-            ("users-2024-01-31.csv", 20_240_131),
-            ("users_20240131.csv", 20_240_131),
-            ("users_20240131_235959.csv", 20_240_131_235_959),
-            ("users_2024-01-31T23:59:59.csv", 20_240_131_235_959),
-            ("t2_2024-01-31_23-59.csv", 202_401_312_359),
-        ];
-        for (name, version) in versions {
-            assert_eq!(snapshot_version(name), Some(version), "{name}");
-        }
-    }
 }

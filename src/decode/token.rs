@@ -7,7 +7,6 @@ use super::escape::{unescape, utf16_escape};
 use crate::change::RejectReason;
 use memchr::memchr2;
 use std::borrow::Cow;
-use std::ops::Range;
 
 /// Objects and arrays may nest this deep, the record itself included.
 pub(super) const NESTING_MAX: usize = 64;
@@ -115,27 +114,6 @@ pub(crate) fn one_value(text: &str) -> Result<Token<'_>, SyntaxFault> {
     let token = scanner.value(0)?;
     scanner.end()?;
     Ok(token)
-}
-
-/// Where the values of a text that holds one object stand, in their order.
-pub(super) fn value_places(text: &str) -> Result<Vec<Range<usize>>, SyntaxFault> {
-    let mut places = Vec::new();
-    let mut scanner = Scanner::new(text);
-    scanner.skip_blanks();
-    scanner.open(b'{', 1)?;
-    while scanner.peek() == Some(b'"') {
-        scanner.quoted()?;
-        scanner.skip_blanks();
-        scanner.take(b':');
-        scanner.skip_blanks();
-        let start = scanner.at;
-        scanner.value(1)?;
-        places.push(start..scanner.at);
-        scanner.skip_blanks();
-        scanner.take(b',');
-        scanner.skip_blanks();
-    }
-    Ok(places)
 }
 
 /// Reads JSON from a place in a text on.
@@ -303,7 +281,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn open(&mut self, bracket: u8, depth: usize) -> Result<(), SyntaxFault> {
+    /// Goes behind a bracket and the blanks behind it; it stands inside of `depth` objects and arrays, itself included.
+    pub(super) fn open(&mut self, bracket: u8, depth: usize) -> Result<(), SyntaxFault> {
         if depth > NESTING_MAX {
             let what = format!("objects and arrays nest deeper than {NESTING_MAX}");
             return Err(SyntaxFault {
@@ -449,17 +428,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_blanks(&mut self) {
+    /// Goes behind blanks.
+    pub(super) fn skip_blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
         }
     }
 
+    /// The byte at the place.
     pub(super) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    fn take(&mut self, sign: u8) -> bool {
+    /// Goes behind a sign, if it is there.
+    pub(super) fn take(&mut self, sign: u8) -> bool {
         let found = self.peek() == Some(sign);
         self.at += usize::from(found);
         found
