@@ -16,6 +16,9 @@ use arrow::datatypes::*;
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
+/// Bytes of a short text.
+const SHORT: usize = 16;
+
 /// One column that grows by a cell a row.
 #[derive(Debug)]
 pub(super) struct Column {
@@ -241,6 +244,27 @@ impl Column {
         };
         let offset = i32::try_from(data.len() + text.len()).ok()?;
         data.extend_from_slice(text.as_bytes());
+        offsets.push(offset);
+        self.len += 1;
+        Some(())
+    }
+
+    /// The same for a text that is the first `length` bytes of `rest`.
+    #[inline]
+    pub(super) fn push_beginning(&mut self, rest: &[u8], length: usize) -> Option<()> {
+        let Values::Bytes { offsets, data } = &mut self.values else {
+            return None;
+        };
+        let end = data.len() + length;
+        let offset = i32::try_from(end).ok()?;
+        // Most texts are short, and so many bytes are moved faster than fewer that must be counted.
+        match rest.first_chunk::<SHORT>() {
+            Some(short) if length <= SHORT => {
+                data.extend_from_slice(short);
+                data.truncate(end);
+            }
+            _ => data.extend_from_slice(rest.get(..length)?),
+        }
         offsets.push(offset);
         self.len += 1;
         Some(())

@@ -6,6 +6,7 @@
 //! out of the columns again and left whole to the scanner, which alone says what is wrong with a record; so what is read
 //! here is what the scanner would read.
 
+mod digits;
 mod gap;
 mod learn;
 mod values;
