@@ -59,9 +59,6 @@ use value::ValueReader;
 /// A record of JSON or CSV may have so many bytes.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// Records of changes mostly have more bytes than this.
-const USUAL_RECORD_BYTES: usize = 128;
-
 /// Where one decoded row stands in its file, so that a later refusal can name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPosition {
@@ -142,7 +139,6 @@ pub fn decode_block(
     let mut rows = Rows::new(path, schema, settings, json_values(settings)?)
         .of_text(text.origin())
         .behind(block.before);
-    rows.reserve(block.bytes.len() / USUAL_RECORD_BYTES);
     match (block.too_large, &block.documents) {
         (Some(length), _) => json::refuse_line(text.start, length, &mut rows),
         (None, Some(places)) => json::read_places(&text.bytes, places, settings, &mut rows),

@@ -101,14 +101,22 @@ impl Column {
         }
     }
 
-    /// Makes room for so many more rows of a type without texts.
-    pub(super) fn reserve(&mut self, rows: usize) {
+    /// Makes room for so many more rows, but not for their texts.
+    fn reserve(&mut self, rows: usize) {
         match &mut self.values {
             Values::Int(values) => values.reserve(rows),
             Values::Float(values) => values.reserve(rows),
             Values::Decimal(values) => values.reserve(rows),
             Values::Bytes { offsets, .. } => offsets.reserve(rows),
             Values::Bool(_) | Values::List { .. } | Values::Struct(_) | Values::Map { .. } => {}
+        }
+    }
+
+    /// Makes room for as many rows again as there are, `times` over, as long as those are.
+    pub(super) fn reserve_alike(&mut self, times: usize) {
+        self.reserve(self.len * times);
+        if let Values::Bytes { data, .. } = &mut self.values {
+            data.reserve(data.len() * times);
         }
     }
 
@@ -189,6 +197,13 @@ impl Column {
                 self.push_offset(true);
             }
             Values::Struct(columns) => columns.iter_mut().for_each(Column::push_null),
+        }
+    }
+
+    /// Appends rows without a value until there are so many.
+    pub(super) fn pad(&mut self, rows: usize) {
+        for _ in self.len..rows {
+            self.push_null();
         }
     }
 

@@ -43,6 +43,9 @@ impl<'a> FieldValue<'a> for Token<'a> {
     }
 }
 
+/// From so many lines it is told how many rows there will be.
+const LINES_TELLING: i64 = 64;
+
 /// Reads all lines of `bytes` from `start` on.
 pub(super) fn read_lines<'a>(
     bytes: &'a [u8],
@@ -56,6 +59,9 @@ pub(super) fn read_lines<'a>(
     let mut line_number = 0;
     while at < bytes.len() {
         line_number += 1;
+        if line_number == LINES_TELLING {
+            rows.expect_alike(at - start, bytes.len() - at);
+        }
         if let Some(end) = text.and_then(|text| reader.read_alike(text, at, rows)) {
             rows.take_pushed(Place {
                 line: Some(line_number),

@@ -125,6 +125,7 @@ impl Layouts {
         let before = rows.count();
         let mut scanner = Scanner::at(text, start);
         let mut state = START;
+        let mut pushed = 0;
         loop {
             let rest = scanner.rest();
             let mut steps = self.steps[state].iter();
@@ -133,6 +134,7 @@ impl Layouts {
             for opened in &step.structs {
                 open(opened, before, rows)?;
             }
+            pushed += step.structs.len();
             state = match step.to {
                 Target::Column(place) => {
                     let leaf = self.leaves[place].as_ref()?;
@@ -141,6 +143,7 @@ impl Layouts {
                         return None;
                     }
                     leaf.read(&mut scanner, rows)?;
+                    pushed += 1;
                     if let Some(index) = leaf.index {
                         rows.note(index);
                     }
@@ -157,6 +160,7 @@ impl Layouts {
                 Target::End => {
                     let end = scanner.place();
                     let rest = scanner.rest();
+                    rows.pushed = pushed;
                     let ends = matches!(rest, [] | [b'\n', ..] | [b'\r', b'\n', ..]);
                     return (ends && end - start <= RECORD_BYTES_MAX).then_some(end);
                 }

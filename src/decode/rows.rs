@@ -69,6 +69,9 @@ struct Arrival {
     first: String,
 }
 
+/// Room is made for so many rows at once at most; who has so many can make more when they come.
+const ROWS_EXPECTED_MAX: usize = 1 << 16;
+
 /// What stands before a stretch of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Before {
@@ -104,7 +107,10 @@ pub(super) struct Rows<'a> {
     indices: HashMap<&'a str, usize>,
     /// The records that were taken; a record that is read without slots may be there in part.
     pub(super) columns: Columns,
+    /// Up to the last row that has something in it.
     rescued: Column,
+    /// How many columns got a value or NULL of the record that was read last without slots.
+    pub(super) pushed: usize,
     positions: Vec<RowPosition>,
     rejects: Vec<Reject>,
     arrivals: Vec<Arrival>,
@@ -146,6 +152,7 @@ impl<'a> Rows<'a> {
                 .collect(),
             columns: Columns::of(fields),
             rescued: Column::new(&DataType::Utf8),
+            pushed: 0,
             positions: Vec::new(),
             rejects: Vec::new(),
             arrivals: Vec::new(),
@@ -177,10 +184,15 @@ impl<'a> Rows<'a> {
         self
     }
 
-    /// Makes room for so many records.
-    pub(super) fn reserve(&mut self, records: usize) {
-        self.columns.reserve(records);
-        self.positions.reserve(records);
+    /// Makes room for the rows of a text of which `read` bytes are read and `left` are not, if they are like those read.
+    pub(super) fn expect_alike(&mut self, read: usize, left: usize) {
+        let rows_max = self.parts.map_or(ROWS_EXPECTED_MAX, |(rows_max, _)| {
+            rows_max.min(ROWS_EXPECTED_MAX)
+        });
+        let times = left / read.max(1);
+        let times = times.min(rows_max / self.positions.len().max(1));
+        self.columns.reserve_alike(times);
+        self.positions.reserve(self.positions.len() * times);
     }
 
     /// How the text was encoded.
@@ -333,8 +345,9 @@ impl<'a> Rows<'a> {
             self.columns
                 .push(self.columns.root(index), Cell::Int(version));
         }
-        self.columns.complete(rows);
-        self.rescued.push_null();
+        if self.pushed < self.columns.count() {
+            self.columns.complete(rows);
+        }
         self.positions.push(position);
         self.hand_on();
     }
@@ -463,13 +476,11 @@ impl<'a> Rows<'a> {
             let cell = std::mem::replace(slot, Cell::Null);
             self.columns.push(self.columns.root(index), cell);
         }
-        let rescued = if self.leftovers.is_empty() {
-            Cell::Null
-        } else {
-            Cell::Text(self.rescued_json().into())
-        };
-        self.rescued.push(rescued);
-        self.leftovers.clear();
+        if !self.leftovers.is_empty() {
+            self.rescued.pad(self.positions.len());
+            self.rescued.push(Cell::Text(self.rescued_json().into()));
+            self.leftovers.clear();
+        }
         for (index, data_type) in self.arriving.drain(..) {
             let arrival = &mut self.arrivals[index];
             match &arrival.data_type {
@@ -631,7 +642,8 @@ impl<'a> Rows<'a> {
     fn part(&mut self) -> Result<Decoded, FileFault> {
         let empty = Columns::of(self.schema.columns.fields());
         let mut columns = std::mem::replace(&mut self.columns, empty).whole();
-        let rescued = std::mem::replace(&mut self.rescued, Column::new(&DataType::Utf8));
+        let mut rescued = std::mem::replace(&mut self.rescued, Column::new(&DataType::Utf8));
+        rescued.pad(self.positions.len());
         if let Some(own) = &mut self.own {
             own.fill(&mut columns);
         }

@@ -205,6 +205,11 @@ fn iso_days(bytes: &[u8]) -> Result<i64, TimeFault> {
     };
     let year = two_digits(*y1, *y2)? * 100 + two_digits(*y3, *y4)?;
     let (month, day) = (two_digits(*m1, *m2)?, two_digits(*d1, *d2)?);
+    days_of(year, month, day).ok_or(TimeFault::NotATime)
+}
+
+/// Days since the epoch, if there is such a day.
+fn days_of(year: u32, month: u32, day: u32) -> Option<i64> {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let length = match month {
         4 | 6 | 9 | 11 => 30,
@@ -212,7 +217,7 @@ fn iso_days(bytes: &[u8]) -> Result<i64, TimeFault> {
         _ => 31,
     };
     if year == 0 || !(1..=12).contains(&month) || !(1..=length).contains(&day) {
-        return Err(TimeFault::NotATime);
+        return None;
     }
     // Years that begin in March have their leap day at the end.
     let (year, month) = match month {
@@ -221,7 +226,61 @@ fn iso_days(bytes: &[u8]) -> Result<i64, TimeFault> {
     };
     let leap_days = year / 4 - year / 100 + year / 400;
     let days = 365 * year + leap_days + (153 * month + 2) / 5 + day - 1;
-    Ok(i64::from(days) - DAYS_TO_EPOCH)
+    Some(i64::from(days) - DAYS_TO_EPOCH)
+}
+
+/// The instant in the form that most programs write: `YYYY-MM-DDTHH:MM:SSZ`, perhaps with six digits behind a point.
+///
+/// `None` for any other text, of which nothing is said here.
+fn usual_instant(bytes: &[u8]) -> Option<i64> {
+    let (wall, behind) = bytes.split_first_chunk::<19>()?;
+    let [
+        y1,
+        y2,
+        y3,
+        y4,
+        b'-',
+        m1,
+        m2,
+        b'-',
+        d1,
+        d2,
+        b'T',
+        h1,
+        h2,
+        b':',
+        n1,
+        n2,
+        b':',
+        s1,
+        s2,
+    ] = *wall
+    else {
+        return None;
+    };
+    let fraction = match *behind {
+        [b'Z'] => [b'0'; 6],
+        [b'.', f1, f2, f3, f4, f5, f6, b'Z'] => [f1, f2, f3, f4, f5, f6],
+        _ => return None,
+    };
+    // One look at all digits in place of one for each.
+    let mut largest = 0;
+    let mut number = |tens: u8, ones: u8| {
+        let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+        largest = largest.max(tens).max(ones);
+        u32::from(tens) * 10 + u32::from(ones)
+    };
+    let year = number(y1, y2) * 100 + number(y3, y4);
+    let (month, day) = (number(m1, m2), number(d1, d2));
+    let (hour, minute, second) = (number(h1, h2), number(n1, n2), number(s1, s2));
+    let [f1, f2, f3, f4, f5, f6] = fraction;
+    let micros = (number(f1, f2) * 100 + number(f3, f4)) * 100 + number(f5, f6);
+    if largest > 9 || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let seconds = i64::from(hour * 3600 + minute * 60 + second);
+    let midnight = days_of(year, month, day)? * MICROS_PER_DAY;
+    Some(midnight + seconds * MICROS_PER_SECOND + i64::from(micros))
 }
 
 fn two_digits(tens: u8, ones: u8) -> Result<u32, TimeFault> {
@@ -234,6 +293,12 @@ fn two_digits(tens: u8, ones: u8) -> Result<u32, TimeFault> {
 
 /// `YYYY-MM-DD`, `T` or a blank, `HH:MM[:SS[.fraction]]`, and perhaps an offset. A day alone is its midnight.
 fn iso_timestamp(bytes: &[u8]) -> Result<Stamp, TimeFault> {
+    if let Some(micros) = usual_instant(bytes) {
+        return Ok(Stamp {
+            micros,
+            has_offset: true,
+        });
+    }
     let (day, rest) = bytes.split_at_checked(10).ok_or(TimeFault::NotATime)?;
     let midnight = iso_days(day)? * MICROS_PER_DAY;
     let Some((separator, rest)) = rest.split_first() else {

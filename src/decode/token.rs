@@ -298,6 +298,18 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
+    /// Reads a text in quotes that has no escapes; the place must be at the opening one.
+    #[inline]
+    pub(super) fn plain(&mut self) -> Option<&'a str> {
+        let start = self.at + 1;
+        let end = start + plain_length(&self.bytes[start..]);
+        if self.bytes.get(end) != Some(&b'"') {
+            return None;
+        }
+        self.at = end + 1;
+        Some(&self.text[start..end])
+    }
+
     /// Reads a text in quotes; the place must be at the opening one.
     pub(super) fn quoted(&mut self) -> Result<(&'a str, bool), SyntaxFault> {
         let opened = self.at;

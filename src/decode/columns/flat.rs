@@ -80,10 +80,10 @@ impl Columns {
         &mut self.flat[place]
     }
 
-    /// Makes room for so many rows in the columns that are in no STRUCT.
-    pub(in crate::decode) fn reserve(&mut self, rows: usize) {
-        for place in &self.roots {
-            self.flat[*place].reserve(rows);
+    /// Makes room for as many rows again as there are, `times` over, as long as those are.
+    pub(in crate::decode) fn reserve_alike(&mut self, times: usize) {
+        for column in &mut self.flat {
+            column.reserve_alike(times);
         }
     }
 

@@ -80,15 +80,12 @@ impl Leaf {
                 }
             }
             (Kind::Time(is_instant), b'"') => {
-                let (inner, has_escapes) = scanner.quoted().ok()?;
-                let stamp = rows.reader.formats.timestamp(inner).ok()?;
-                let fits = !has_escapes && stamp.has_offset == is_instant;
-                return fits.then(|| column.push_int(stamp.micros))?;
+                let stamp = rows.reader.formats.timestamp(scanner.plain()?).ok()?;
+                return (stamp.has_offset == is_instant).then(|| column.push_int(stamp.micros))?;
             }
             (Kind::Date, b'"') => {
-                let (inner, has_escapes) = scanner.quoted().ok()?;
-                let days = rows.reader.formats.date(inner).ok()?;
-                return (!has_escapes).then(|| column.push_int(i64::from(days)))?;
+                let days = rows.reader.formats.date(scanner.plain()?).ok()?;
+                return column.push_int(i64::from(days));
             }
             (Kind::Bool, b't') => word(scanner, b"true").and_then(|()| column.push_bool(true)),
             (Kind::Bool, b'f') => word(scanner, b"false").and_then(|()| column.push_bool(false)),
