@@ -23,6 +23,8 @@ mod head;
 mod infer;
 mod json;
 mod layout;
+mod leaf;
+mod marks;
 mod number;
 mod own;
 mod packing;

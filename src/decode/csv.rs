@@ -6,6 +6,7 @@
 mod frames;
 
 use super::json::too_large;
+use super::leaf::Leaf;
 use super::rows::{RecordFault, Rows};
 use super::text::{json_text, lossless_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
@@ -19,11 +20,24 @@ use frames::{Framer, RawField, Record};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+/// From so many records it is told how many rows there will be.
+const RECORDS_TELLING: usize = 64;
+
 /// A field as read; a value without quotes may be NULL.
 #[derive(Clone, Debug)]
-struct CsvValue<'a> {
+pub(super) struct CsvValue<'a> {
     text: Cow<'a, str>,
     is_null: bool,
+}
+
+impl<'a> CsvValue<'a> {
+    /// A field that is not NULL.
+    pub(super) fn of(text: &'a str) -> Self {
+        CsvValue {
+            text: Cow::Borrowed(text),
+            is_null: false,
+        }
+    }
 }
 
 impl<'a> FieldValue<'a> for CsvValue<'a> {
@@ -92,14 +106,110 @@ pub(super) fn read<'a>(
         true => framer.next(&mut fields)?,
         false => Some(first),
     };
+    let pushing = Pushing::of(bytes, dialect, &targets, rows);
+    let mut count = 0;
     while let Some(record) = next {
-        match read_record(&record, &fields, &targets, dialect, rows) {
-            Ok(()) => rows.take(record.place),
-            Err(fault) => rows.refuse_text(record.place, fault),
+        count += 1;
+        if let Some(offset) = record.place.offset.filter(|_| count == RECORDS_TELLING) {
+            rows.expect_alike(offset - start, bytes.len() - offset);
+        }
+        let is_pushed = match &pushing {
+            Some(pushing) => pushing.read(&record, &fields, rows),
+            None => false,
+        };
+        if is_pushed {
+            rows.take_pushed(record.place);
+        } else {
+            match read_record(&record, &fields, &targets, dialect, rows) {
+                Ok(()) => rows.take(record.place),
+                Err(fault) => rows.refuse_text(record.place, fault),
+            }
         }
         next = framer.next(&mut fields)?;
     }
     Ok(())
+}
+
+/// Reads records of which every field fits, straight into the columns.
+struct Pushing<'a, 'd> {
+    text: &'a str,
+    /// For each field its column, where one takes it.
+    leaves: Vec<Option<Leaf>>,
+    null_word: Option<&'d [u8]>,
+    /// Stands for a field in quotes without anything in them.
+    has_empty_value: bool,
+    /// Fields that no column takes leave no trace.
+    ignores_unknown: bool,
+}
+
+impl<'a, 'd> Pushing<'a, 'd> {
+    /// `None` where the records need more than that.
+    fn of(
+        bytes: &'a [u8],
+        dialect: &'d CsvSettings,
+        targets: &[Target],
+        rows: &Rows<'a>,
+    ) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        if rows.has_envelope() {
+            return None;
+        }
+        let fields = rows.schema().columns.fields();
+        let leaf = |target: &Target| match target {
+            Target::Known(index) => {
+                let place = rows.columns.root(*index);
+                Some(Leaf::new(place, Some(*index), &fields[*index], 0))
+            }
+            Target::Unknown(_) => None,
+        };
+        Some(Pushing {
+            text,
+            leaves: targets.iter().map(leaf).collect(),
+            null_word: dialect.null_value.as_deref().map(str::as_bytes),
+            has_empty_value: dialect.empty_value.is_some(),
+            ignores_unknown: rows.ignores_unknown(),
+        })
+    }
+
+    /// Reads a record into the columns; false leaves no trace: the record is to be read in another way.
+    fn read(&self, record: &Record<'a>, fields: &[RawField<'a>], rows: &mut Rows<'a>) -> bool {
+        let is_sound = record.fault.is_none()
+            && record.bytes.len() <= RECORD_BYTES_MAX
+            && fields.len() == self.leaves.len();
+        if is_sound && self.fields(fields, rows).is_some() {
+            return true;
+        }
+        rows.forget();
+        false
+    }
+
+    fn fields(&self, fields: &[RawField<'a>], rows: &mut Rows<'a>) -> Option<()> {
+        let before = rows.count();
+        rows.pushed = 0;
+        for (field, leaf) in fields.iter().zip(&self.leaves) {
+            let is_empty = field.bytes.is_empty();
+            let is_null = !field.is_quoted && (is_empty || self.null_word == Some(field.bytes));
+            let Some(leaf) = leaf else {
+                if is_null || self.ignores_unknown {
+                    continue;
+                }
+                return None;
+            };
+            let is_other = field.has_escapes || (is_empty && self.has_empty_value && !is_null);
+            if is_other || rows.columns.at(leaf.place).len() != before {
+                return None;
+            }
+            match is_null {
+                true => leaf.put_null(rows),
+                false => leaf.read_text(self.text, field.range(), rows)?,
+            }
+            if let Some(index) = leaf.index {
+                rows.note(index);
+            }
+            rows.pushed += 1;
+        }
+        Some(())
+    }
 }
 
 /// The fields of the first records as texts, up to the first place where the framing is lost; for a look at a file whose
@@ -277,6 +387,109 @@ mod tests {
             "the record has 3 fields, expected 2"
         );
         assert_eq!(column(&decoded, "b"), ["2", "8"]);
+    }
+
+    /// What stands in the rows of a text, and why records were refused.
+    fn shown(decoded: &crate::decode::Decoded) -> Vec<String> {
+        let rows = decoded.rows.num_rows();
+        let names = decoded.rows.schema();
+        let cells = |row: usize| {
+            let cells = names.fields().iter().map(|field| {
+                let mut values = column(decoded, field.name());
+                format!("{}={}", field.name(), values.swap_remove(row))
+            });
+            let cells: Vec<String> = cells.collect();
+            format!("{} {:?}", cells.join(" "), decoded.positions[row])
+        };
+        let rejects = decoded.rejects.iter().map(|reject| format!("{reject:?}"));
+        (0..rows).map(cells).chain(rejects).collect()
+    }
+
+    #[test]
+    fn records_read_the_same_whether_their_fields_go_into_the_columns_at_once_or_not() {
+        const HINTS: &str = "id BIGINT, small TINYINT, amount DECIMAL(10,2), ratio DOUBLE, part FLOAT, \
+                             name STRING, at TIMESTAMP, wall TIMESTAMP_NTZ, day DATE, ok BOOLEAN, \
+                             tags ARRAY<STRING>, who STRUCT<a: INT>, free BIGINT, some DOUBLE";
+        const FIELDS: [&str; 36] = [
+            "",
+            "\"\"",
+            "NA",
+            "\"NA\"",
+            "0",
+            "-0",
+            "-0.0",
+            "007",
+            "+5",
+            "5.0",
+            "1e3",
+            "-128",
+            "128",
+            "12.345",
+            "99999999.99",
+            "0.1",
+            "1.10",
+            "9007199254740993",
+            "16777217",
+            "99999999999999999999",
+            " 7 ",
+            "\" 7\"",
+            "x",
+            "\"a\"\"b\"",
+            "\"a,b\"",
+            "caf\u{e9}",
+            "2024-05-01T10:00:00.25Z",
+            "2024-05-01 10:00:00",
+            "2024-02-30",
+            "2024-02-29",
+            "true",
+            "FALSE",
+            "\"[\"\"x\"\"]\"",
+            "\"{\"\"a\"\": 1, \"\"b\"\": 2}\"",
+            "NaN",
+            "\"x\"y",
+        ];
+        let mut next = crate::decode::testing::numbers(3);
+        let header = "id,small,amount,ratio,part,name,at,wall,day,ok,tags,who,free,some,more\n";
+        for round in 0..300 {
+            let mut case = Case::csv(HINTS).evolution(match next(3) {
+                0 => SchemaEvolutionMode::None,
+                1 => SchemaEvolutionMode::Rescue,
+                _ => SchemaEvolutionMode::AddNewColumns,
+            });
+            if next(2) == 0 {
+                case = case.rescuing();
+            }
+            // No hint names the last columns, so that only numbers in their usual form are theirs.
+            case.settings.schema_hints = HINTS.split(", free").next().unwrap().to_string();
+            case.settings.csv.null_value = (next(2) == 0).then(|| "NA".to_string());
+            case.settings.csv.empty_value = (next(3) == 0).then(|| "E".to_string());
+            case.settings.csv.ignore_leading_white_space = next(3) == 0;
+            case.settings.csv.ignore_trailing_white_space = next(3) == 0;
+            if next(3) == 0 {
+                case.settings.absent_columns = crate::settings::AbsentColumns::Keep;
+                let list = arrow::datatypes::DataType::Utf8;
+                case.schema = case.schema.with_own_column("_present_columns", list);
+            }
+            let mut text = header.to_string();
+            for _ in 0..20 {
+                // Most fields are empty, so that many records are sound.
+                let field = |_| match next(5) {
+                    0 => FIELDS[next(FIELDS.len())],
+                    _ => "",
+                };
+                let fields: Vec<&str> = (0..15 - usize::from(round % 7 == 0)).map(field).collect();
+                text.push_str(&fields.join(","));
+                text.push_str(["\n", "\r\n"][round % 2]);
+            }
+            let at_once = shown(&case.read(&text));
+            // A text that is not UTF-8 has no fields that go into the columns at once.
+            let mut bytes = text.into_bytes();
+            bytes.extend(b"\xff\n");
+            let mut one_by_one = shown(&case.read(&bytes));
+            let last = one_by_one.pop().unwrap();
+            assert!(last.contains("InvalidUtf8"), "{last}");
+            assert_eq!(at_once, one_by_one);
+        }
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! JSON, nobody can say where the next record begins, and the whole file is at fault. What a record holds is left to
 //! `json`.
 
+use super::marks::{length_before, length_before_bracket};
 use super::rows::Place;
 use super::token;
 use crate::change::{FileFault, ParkReason};
-use memchr::{memchr_iter, memchr2};
+use memchr::memchr_iter;
 
 /// Brackets inside of one record are followed this deep; far deeper than a record may be.
 const BRACKETS_MAX: usize = 1 << 20;
@@ -123,15 +124,23 @@ impl<'a> Documents<'a> {
 
     /// The next record with its bytes; not all of them are objects.
     pub(super) fn next(&mut self) -> Result<Option<(Place, &'a [u8])>, FramingFault> {
+        match self.begin()? {
+            true => self.record().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Goes to the beginning of the next record; false at the end. The record must be taken before the next one.
+    pub(super) fn begin(&mut self) -> Result<bool, FramingFault> {
         loop {
             self.skip_blanks();
             let state = self.array.as_ref().map(|(_, before)| *before);
             match (state, self.peek()) {
-                (None, None) => return Ok(None),
+                (None, None) => return Ok(false),
                 (None, Some(b'[')) => {
                     self.array = Some((Opened::Here(self.at), Before::Bracket));
                 }
-                (None, Some(_)) => return self.record().map(Some),
+                (None, Some(_)) => return Ok(true),
                 (Some(_), None) => return Err(self.array_never_closed()),
                 (Some(Before::Bracket | Before::Record), Some(b']')) => self.array = None,
                 (Some(Before::Record), Some(b',')) => self.set(Before::Comma),
@@ -141,7 +150,7 @@ impl<'a> Documents<'a> {
                 }
                 (Some(Before::Bracket | Before::Comma), Some(_)) => {
                     self.set(Before::Record);
-                    return self.record().map(Some);
+                    return Ok(true);
                 }
             }
             self.at += 1;
@@ -162,21 +171,28 @@ impl<'a> Documents<'a> {
         }
     }
 
-    fn record(&mut self) -> Result<(Place, &'a [u8]), FramingFault> {
+    /// Takes the record that begins at the present place.
+    pub(super) fn record(&mut self) -> Result<(Place, &'a [u8]), FramingFault> {
         let start = self.at;
-        let line = self.line_of(start);
         match self.peek() {
             Some(b'{' | b'[') => self.bracketed()?,
             Some(b'"') => self.quoted(start, "text")?,
             _ => self.word()?,
         }
-        let bytes = &self.bytes[start..self.at];
-        let place = Place {
-            line: Some(line),
+        let end = self.at;
+        self.at = start;
+        Ok((self.known_record(end), &self.bytes[start..end]))
+    }
+
+    /// Takes the record that begins at the present place, whose end is known.
+    pub(super) fn known_record(&mut self, end: usize) -> Place {
+        let start = self.at;
+        self.at = end;
+        Place {
+            line: Some(self.line_of(start)),
             offset: Some(start),
-            length: bytes.len(),
-        };
-        Ok((place, bytes))
+            length: end - start,
+        }
     }
 
     /// Goes behind the bracket that closes the one at the place.
@@ -188,6 +204,7 @@ impl<'a> Documents<'a> {
         };
         self.closing.clear();
         loop {
+            self.at += length_before_bracket(self.rest());
             let at = self.at;
             match self.peek() {
                 None => return Err(self.never_closed(opened, kind)),
@@ -217,8 +234,11 @@ impl<'a> Documents<'a> {
     /// Goes behind the quote that closes the one at the place.
     fn quoted(&mut self, opened: usize, kind: &str) -> Result<(), FramingFault> {
         self.at += 1;
-        while let Some(length) = memchr2(b'"', b'\\', self.rest()) {
-            self.at += length;
+        loop {
+            self.at += length_before(b'"', b'\\', self.rest());
+            if self.at >= self.bytes.len() {
+                return Err(self.never_closed(opened, kind));
+            }
             let is_end = self.peek() == Some(b'"');
             // A backslash takes the character behind it along.
             self.at += if is_end { 1 } else { 2 };
@@ -226,7 +246,6 @@ impl<'a> Documents<'a> {
                 return Ok(());
             }
         }
-        Err(self.never_closed(opened, kind))
     }
 
     /// Goes behind a number or a word, which must be JSON.

@@ -4,7 +4,7 @@
 
 use super::blocks::is_blank;
 use super::changes::ChangeReader;
-use super::documents::Documents;
+use super::documents::{Documents, FramingFault};
 use super::layout::Layouts;
 use super::rows::{Place, RecordFault, Rows};
 use super::token::{self, Member, SyntaxFault, Token};
@@ -43,8 +43,8 @@ impl<'a> FieldValue<'a> for Token<'a> {
     }
 }
 
-/// From so many lines it is told how many rows there will be.
-const LINES_TELLING: i64 = 64;
+/// From so many records it is told how many rows there will be.
+const RECORDS_TELLING: usize = 64;
 
 /// Reads all lines of `bytes` from `start` on.
 pub(super) fn read_lines<'a>(
@@ -59,10 +59,10 @@ pub(super) fn read_lines<'a>(
     let mut line_number = 0;
     while at < bytes.len() {
         line_number += 1;
-        if line_number == LINES_TELLING {
+        if line_number == RECORDS_TELLING as i64 {
             rows.expect_alike(at - start, bytes.len() - at);
         }
-        if let Some(end) = text.and_then(|text| reader.read_alike(text, at, rows)) {
+        if let Some(end) = text.and_then(|text| reader.read_alike(text, at, rows, is_line_end)) {
             rows.take_pushed(Place {
                 line: Some(line_number),
                 offset: Some(at),
@@ -104,18 +104,52 @@ pub(super) fn read_documents<'a>(
     settings: &SourceSettings,
     rows: &mut Rows<'a>,
 ) -> Result<(), FileFault> {
-    let mut reader = RecordReader::new("record", settings, rows);
+    let mut reader = RecordReader::new("record", settings, rows).learning(rows);
+    let text = std::str::from_utf8(bytes).ok();
     let mut documents = Documents::new(bytes, start);
+    let mut count = 0;
     loop {
-        match documents.next() {
-            Ok(Some((place, record))) => reader.read(place, record, rows),
-            Ok(None) => return Ok(()),
+        let read = next_document(&mut documents, &mut reader, text, rows);
+        match read {
+            Ok(true) => count += 1,
+            Ok(false) => return Ok(()),
             Err(fault) => {
                 let at = rows.in_file(fault.at);
                 return Err(fault.of_file(at));
             }
         }
+        if count == RECORDS_TELLING {
+            let at = documents.place();
+            rows.expect_alike(at - start, bytes.len() - at);
+        }
     }
+}
+
+/// Whether a line ends before these bytes.
+fn is_line_end(rest: &[u8]) -> bool {
+    matches!(rest, [] | [b'\n', ..] | [b'\r', b'\n', ..])
+}
+
+/// Makes a row or a reject of the next document, or element of one; false at the end.
+fn next_document<'a>(
+    documents: &mut Documents<'a>,
+    reader: &mut RecordReader<'a>,
+    text: Option<&'a str>,
+    rows: &mut Rows<'a>,
+) -> Result<bool, FramingFault> {
+    if !documents.begin()? {
+        return Ok(false);
+    }
+    let start = documents.place();
+    match text.and_then(|text| reader.read_alike(text, start, rows, |_| true)) {
+        // What is laid out like a record has brackets that fit.
+        Some(end) => rows.take_pushed(documents.known_record(end)),
+        None => {
+            let (place, record) = documents.record()?;
+            reader.read(place, record, rows);
+        }
+    }
+    Ok(true)
 }
 
 /// Reads the records at these places of `bytes`, which are documents or their parts.
@@ -125,10 +159,23 @@ pub(super) fn read_places<'a>(
     settings: &SourceSettings,
     rows: &mut Rows<'a>,
 ) {
-    let mut reader = RecordReader::new("record", settings, rows);
-    for place in places {
+    let mut reader = RecordReader::new("record", settings, rows).learning(rows);
+    let text = std::str::from_utf8(bytes).ok();
+    for (count, place) in places.iter().enumerate() {
         let start = place.offset.unwrap_or(0);
-        reader.read(*place, &bytes[start..start + place.length], rows);
+        if count == RECORDS_TELLING {
+            rows.expect_alike(start, bytes.len() - start);
+        }
+        let end = start + place.length;
+        let ends = |rest: &[u8]| bytes.len() - rest.len() == end;
+        if text
+            .and_then(|text| reader.read_alike(text, start, rows, ends))
+            .is_some()
+        {
+            rows.take_pushed(*place);
+        } else {
+            reader.read(*place, &bytes[start..start + place.length], rows);
+        }
     }
 }
 
@@ -166,9 +213,23 @@ impl<'a> RecordReader<'a> {
         self
     }
 
-    /// Reads the record at `at` into the columns if it is laid out like earlier ones; the byte behind it.
-    fn read_alike(&mut self, text: &'a str, at: usize, rows: &mut Rows<'a>) -> Option<usize> {
-        self.layouts.as_mut()?.read(text, at, rows)
+    /// Reads the record at `at` into the columns if it is laid out like earlier ones and what is behind it `ends` a record;
+    /// the byte behind it.
+    #[inline]
+    fn read_alike(
+        &mut self,
+        text: &'a str,
+        at: usize,
+        rows: &mut Rows<'a>,
+        ends: impl Fn(&[u8]) -> bool,
+    ) -> Option<usize> {
+        let layouts = self.layouts.as_mut()?;
+        let end = layouts.read(text, at, rows)?;
+        if ends(&text.as_bytes()[end..]) {
+            return Some(end);
+        }
+        rows.forget();
+        None
     }
 
     /// Makes a row or a reject of the record.

@@ -13,7 +13,6 @@ use super::encoding::Origin;
 use super::infer::is_written_as_number;
 use super::own::OwnColumns;
 use super::text::{json_text, shorten};
-use super::token::Token;
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{Decoded, RECORD_BYTES_MAX, RowPosition};
 use crate::change::{FILE_PATH, FileFault, ParkReason, RESCUED_DATA, Reject, RejectReason};
@@ -306,20 +305,20 @@ impl<'a> Rows<'a> {
     }
 
     /// Appends a value to the column at a place, if it fits wholly; `index` is that of the column where it is in no STRUCT.
-    pub(super) fn push(
+    pub(super) fn push<V: FieldValue<'a>>(
         &mut self,
         place: usize,
         index: Option<usize>,
-        token: &Token<'a>,
+        value: &V,
     ) -> Option<()> {
         self.reader.has_unknown_field = false;
         let data_type = self.columns.at(place).data_type();
-        let mut cell = self.reader.json(token, data_type).ok()?;
+        let mut cell = value.cell(data_type, &mut self.reader).ok()?;
         if self.reader.has_unknown_field {
             return None;
         }
         if let Some(index) = index {
-            cell = self.keeping_text(index, token, cell).ok()?;
+            cell = self.keeping_text(index, value, cell).ok()?;
         }
         self.columns.push(place, cell);
         Some(())

@@ -4,6 +4,7 @@
 //! is rounded on the way. What a token means for a column is left to `value`.
 
 use super::escape::{unescape, utf16_escape};
+use super::marks::plain_length;
 use crate::change::RejectReason;
 use memchr::memchr2;
 use std::borrow::Cow;
@@ -482,50 +483,6 @@ fn mark(name: &str) -> u64 {
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     (sum ^ u64::from_le_bytes(last)).wrapping_mul(FACTOR)
-}
-
-/// How many bytes stand before the first quote, backslash or control character.
-#[inline]
-pub(super) fn plain_length(bytes: &[u8]) -> usize {
-    if let Some(start) = bytes.first_chunk::<16>() {
-        let word = u128::from_le_bytes(*start);
-        let (low, high) = (
-            special_marks(word as u64),
-            special_marks((word >> 64) as u64),
-        );
-        let marks = u128::from(high) << 64 | u128::from(low);
-        if marks != 0 {
-            return marks.trailing_zeros() as usize / 8;
-        }
-    }
-    long_plain_length(bytes)
-}
-
-/// Marks the bytes that are a quote, a backslash or a control character; the lowest mark is right, those above it may not be.
-#[inline]
-fn special_marks(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 0xFF;
-    const HIGH: u64 = ONES << 7;
-    /// Marks the bytes below `bound`, which is at most 128.
-    const fn below(word: u64, bound: u64) -> u64 {
-        word.wrapping_sub(ONES * bound) & !word & HIGH
-    }
-    let quotes = below(word ^ (ONES * b'"' as u64), 1);
-    let backslashes = below(word ^ (ONES * b'\\' as u64), 1);
-    quotes | backslashes | below(word, 0x20)
-}
-
-#[inline(never)]
-fn long_plain_length(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (place, word) in words.iter().enumerate() {
-        let marks = special_marks(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return place * 8 + marks.trailing_zeros() as usize / 8;
-        }
-    }
-    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    bytes.len() - rest.len() + rest.iter().position(is_special).unwrap_or(rest.len())
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 //! on disk, so the numbers of records lead back to it.
 
 use crate::change::{FileFault, ParkReason, RejectReason};
+use crate::decode::marks::length_before;
 use crate::decode::rows::{Place, RecordFault};
 use crate::settings::CsvSettings;
-use memchr::{memchr, memchr2, memchr3};
+use memchr::{memchr, memchr3};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::str::Utf8Error;
 
 /// One record as framed.
@@ -24,11 +26,18 @@ pub(super) struct Record<'a> {
 pub(super) struct RawField<'a> {
     /// Between the quotes, if there are any.
     pub(super) bytes: &'a [u8],
+    /// The first of them in the text.
+    start: usize,
     pub(super) is_quoted: bool,
-    has_escapes: bool,
+    pub(super) has_escapes: bool,
 }
 
 impl<'a> RawField<'a> {
+    /// The place of its bytes in the text.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.start..self.start + self.bytes.len()
+    }
+
     /// The text, without escapes.
     pub(super) fn text(&self, dialect: &CsvSettings) -> Result<Cow<'a, str>, Utf8Error> {
         let text = std::str::from_utf8(self.bytes)?;
@@ -95,7 +104,11 @@ impl<'a, 'd> Framer<'a, 'd> {
         &mut self,
         fields: &mut Vec<RawField<'a>>,
     ) -> Result<Option<Record<'a>>, FileFault> {
-        while self.at < self.bytes.len() {
+        while let Some(first) = self.peek() {
+            let may_be_skipped = first == self.line_end || first == b'\r';
+            if !may_be_skipped && self.dialect.comment != Some(first) {
+                return self.record(fields).map(Some);
+            }
             let line_end = self.end_of_line(self.at);
             let line = self.without_return(&self.bytes[self.at..line_end]);
             let is_comment = self
@@ -147,9 +160,12 @@ impl<'a, 'd> Framer<'a, 'd> {
     }
 
     fn plain_field(&mut self) -> RawField<'a> {
+        let start = self.at;
         let bytes = self.up_to_delimiter();
+        let (blanks, bytes) = self.without_blanks(bytes);
         RawField {
-            bytes: self.without_blanks(bytes),
+            bytes,
+            start: start + blanks,
             is_quoted: false,
             has_escapes: false,
         }
@@ -158,7 +174,7 @@ impl<'a, 'd> Framer<'a, 'd> {
     /// Reads up to a delimiter or the end of the line.
     fn up_to_delimiter(&mut self) -> &'a [u8] {
         let rest = &self.bytes[self.at..];
-        let length = memchr2(self.delimiter, self.line_end, rest).unwrap_or(rest.len());
+        let length = length_before(self.delimiter, self.line_end, rest);
         self.at += length;
         match self.peek() == Some(self.delimiter) {
             true => &rest[..length],
@@ -180,6 +196,7 @@ impl<'a, 'd> Framer<'a, 'd> {
             self.at = self.end_of_line(start);
             return Ok(RawField {
                 bytes: &[],
+                start,
                 is_quoted: true,
                 has_escapes: false,
             });
@@ -196,6 +213,7 @@ impl<'a, 'd> Framer<'a, 'd> {
         }
         Ok(RawField {
             bytes: inner,
+            start,
             is_quoted: true,
             has_escapes,
         })
@@ -243,14 +261,15 @@ impl<'a, 'd> Framer<'a, 'd> {
         }
     }
 
-    /// A field without quotes, without the blanks that the settings ignore.
-    fn without_blanks(&self, field: &'a [u8]) -> &'a [u8] {
-        let mut field = field;
+    /// A field without quotes, without the blanks that the settings ignore, and how many of those stood before it.
+    fn without_blanks(&self, field: &'a [u8]) -> (usize, &'a [u8]) {
+        let (mut field, mut blanks) = (field, 0);
         while let [first, rest @ ..] = field
             && self.dialect.ignore_leading_white_space
             && self.is_blank(*first)
         {
             field = rest;
+            blanks += 1;
         }
         while let [rest @ .., last] = field
             && self.dialect.ignore_trailing_white_space
@@ -258,7 +277,7 @@ impl<'a, 'd> Framer<'a, 'd> {
         {
             field = rest;
         }
-        field
+        (blanks, field)
     }
 
     fn skip_blanks_before_quote(&mut self) {

@@ -23,8 +23,9 @@ const POWERS: [f64; 23] = [
 /// Those that a FLOAT holds exactly.
 const SHORT_POWERS: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/// A whole number of few digits; leaves the scanner where it is for every other value.
-pub(super) fn short_integer(scanner: &mut Scanner<'_>) -> Option<i64> {
+/// A whole number of few digits that fits into so many bits; leaves the scanner where it is for every other value.
+#[inline]
+pub(super) fn short_integer(scanner: &mut Scanner<'_>, bits: u32) -> Option<i64> {
     let rest = scanner.rest();
     let negative = rest.first() == Some(&b'-');
     let digits = &rest[usize::from(negative)..];
@@ -35,18 +36,28 @@ pub(super) fn short_integer(scanner: &mut Scanner<'_>) -> Option<i64> {
         return None;
     }
     let value = i64::try_from(value).ok()?;
+    let value = if negative { -value } else { value };
+    let spare = 64 - bits;
+    if (value << spare) >> spare != value {
+        return None;
+    }
     scanner.skip(usize::from(negative) + count);
-    Some(if negative { -value } else { value })
+    Some(value)
 }
 
-/// A decimal of few digits as a whole number of its last place; leaves the scanner where it is for every other value.
-pub(super) fn short_decimal(scanner: &mut Scanner<'_>, places: usize) -> Option<i64> {
+/// A decimal of few digits as a whole number of its last place, below `bound`; leaves the scanner where it is for every
+/// other value.
+#[inline]
+pub(super) fn short_decimal(scanner: &mut Scanner<'_>, bound: i64, places: usize) -> Option<i64> {
     let digits = Digits::at(scanner)?;
     let missing = places.checked_sub(digits.behind)?;
     if digits.count + missing > DIGITS_MAX {
         return None;
     }
     let value = i64::try_from(digits.value * WHOLE_POWERS[missing]).ok()?;
+    if value >= bound {
+        return None;
+    }
     scanner.skip(digits.length);
     Some(if digits.negative { -value } else { value })
 }
@@ -257,14 +268,15 @@ mod tests {
         ] {
             let mut scanner = Scanner::at(text, 0);
             assert!(Digits::at(&scanner).is_none(), "{text}");
-            assert_eq!(short_integer(&mut scanner), None, "{text}");
-            assert_eq!(short_decimal(&mut scanner, 3), None, "{text}");
+            assert_eq!(short_integer(&mut scanner, 64), None, "{text}");
+            assert_eq!(short_decimal(&mut scanner, 1_000, 3), None, "{text}");
             assert_eq!(scanner.place(), 0, "{text}");
         }
-        assert_eq!(short_decimal(&mut Scanner::at("1.2345", 0), 3), None);
-        assert_eq!(
-            short_decimal(&mut Scanner::at("-1.25,", 0), 3),
-            Some(-1_250)
-        );
+        let decimal = |text: &str| short_decimal(&mut Scanner::at(text, 0), 10_000, 3);
+        assert_eq!(decimal("1.2345"), None);
+        assert_eq!(decimal("-1.25,"), Some(-1_250));
+        assert_eq!((decimal("9.999"), decimal("10")), (Some(9_999), None));
+        let integer = |text: &str| short_integer(&mut Scanner::at(text, 0), 8);
+        assert_eq!((integer("-128"), integer("128")), (Some(-128), None));
     }
 }

@@ -1,21 +1,27 @@
 //! Reads values by the way in which those of their column are mostly written, straight into the column.
 //!
-//! A value that is written in another way is read as the scanner reads it, or not at all. Only the text behind a value says
-//! whether it ends there, so that is left to whoever compares that text.
+//! A value that is written in another way is read as any value is, or not at all, and then its record is left whole to those
+//! who say what is wrong with a record. Only the text behind a JSON value says whether it ends there, so that is left to
+//! whoever compares that text.
 
-use super::digits::{Digits, short_decimal, short_float, short_integer};
-use crate::decode::columns::Column;
-use crate::decode::escape::unescape;
-use crate::decode::rows::Rows;
-use crate::decode::token::{Scanner, plain_length};
-use crate::decode::value::Cell;
+mod digits;
+
+use super::columns::Column;
+use super::csv::CsvValue;
+use super::escape::unescape;
+use super::marks::plain_length;
+use super::rows::Rows;
+use super::token::Scanner;
+use super::value::Cell;
 use arrow::datatypes::{DataType, Field};
+use digits::{Digits, short_decimal, short_float, short_integer};
+use std::ops::Range;
 
 /// A column that takes values, and where it stands.
 pub(super) struct Leaf {
     kind: Kind,
     /// The place of the column.
-    place: usize,
+    pub(super) place: usize,
     /// The column of the schema, where it is in no STRUCT.
     pub(super) index: Option<usize>,
     /// The objects around a value.
@@ -50,35 +56,13 @@ impl Leaf {
         }
     }
 
-    /// Reads the value at the place of the scanner into the column; `None` where it does not fit.
+    /// Reads the JSON value at the place of the scanner into the column; `None` where it does not fit.
     #[inline]
     pub(super) fn read<'a>(&self, scanner: &mut Scanner<'a>, rows: &mut Rows<'a>) -> Option<()> {
         let column = rows.columns.at(self.place);
         let found = match (self.kind, scanner.peek()?) {
-            (Kind::Text, b'"') => return text(column, scanner),
-            (Kind::Integer(bits), b'-' | b'0'..=b'9') => match short_integer(scanner) {
-                Some(value) => {
-                    let spare = 64 - bits;
-                    let fits = (value << spare) >> spare == value;
-                    return fits.then(|| column.push_int(value))?;
-                }
-                None => None,
-            },
-            (Kind::Double, b'-' | b'0'..=b'9') => {
-                short_float(scanner, Digits::double).and_then(|value| column.push_float(value))
-            }
-            (Kind::Float, b'-' | b'0'..=b'9') => {
-                short_float(scanner, Digits::float).and_then(|value| column.push_float(value))
-            }
-            (Kind::Decimal(bound, places), b'-' | b'0'..=b'9') => {
-                match short_decimal(scanner, places) {
-                    Some(value) => {
-                        let fits = value.abs() < bound;
-                        return fits.then(|| column.push_decimal(i128::from(value)))?;
-                    }
-                    None => None,
-                }
-            }
+            (Kind::Text, b'"') => return quoted_text(column, scanner),
+            (_, b'-' | b'0'..=b'9') => number(self.kind, column, scanner),
             (Kind::Time(is_instant), b'"') => {
                 let stamp = rows.reader.formats.timestamp(scanner.plain()?).ok()?;
                 return (stamp.has_offset == is_instant).then(|| column.push_int(stamp.micros))?;
@@ -98,11 +82,51 @@ impl Leaf {
         }
     }
 
-    /// Reads a value that is written in another way.
+    /// Reads a JSON value that is written in another way.
     #[inline(never)]
     fn read_any<'a>(&self, scanner: &mut Scanner<'a>, rows: &mut Rows<'a>) -> Option<()> {
         let token = scanner.value(self.depth).ok()?;
         rows.push(self.place, self.index, &token)
+    }
+
+    /// Reads a value that is a piece of a text, without quotes, into the column; `None` where it does not fit.
+    #[inline]
+    pub(super) fn read_text<'a>(
+        &self,
+        text: &'a str,
+        piece: Range<usize>,
+        rows: &mut Rows<'a>,
+    ) -> Option<()> {
+        let value = text.get(piece.clone())?;
+        let column = rows.columns.at(self.place);
+        match self.kind {
+            Kind::Text => column.push_beginning(text.as_bytes().get(piece.start..)?, value.len()),
+            Kind::Time(is_instant) if !value.is_empty() => {
+                let stamp = rows.reader.formats.timestamp(value).ok()?;
+                (stamp.has_offset == is_instant).then(|| column.push_int(stamp.micros))?
+            }
+            Kind::Date if !value.is_empty() => {
+                let days = rows.reader.formats.date(value).ok()?;
+                column.push_int(i64::from(days))
+            }
+            // No number would keep the sign of this zero.
+            _ if value != "-0" => {
+                let before = column.len();
+                let mut scanner = Scanner::at(text, piece.start);
+                if number(self.kind, column, &mut scanner).is_some() && scanner.place() == piece.end
+                {
+                    return Some(());
+                }
+                column.truncate(before);
+                rows.push(self.place, self.index, &CsvValue::of(value))
+            }
+            _ => rows.push(self.place, self.index, &CsvValue::of(value)),
+        }
+    }
+
+    /// Puts NULL into the column.
+    pub(super) fn put_null(&self, rows: &mut Rows<'_>) {
+        rows.columns.push(self.place, Cell::Null);
     }
 }
 
@@ -128,8 +152,23 @@ impl Kind {
     }
 }
 
+/// Reads a number without exponent and of few digits; leaves the scanner where it is for any other value.
 #[inline]
-fn text(column: &mut Column, scanner: &mut Scanner<'_>) -> Option<()> {
+fn number(kind: Kind, column: &mut Column, scanner: &mut Scanner<'_>) -> Option<()> {
+    match kind {
+        Kind::Integer(bits) => column.push_int(short_integer(scanner, bits)?),
+        Kind::Decimal(bound, places) => {
+            let value = short_decimal(scanner, bound, places)?;
+            column.push_decimal(i128::from(value))
+        }
+        Kind::Double => column.push_float(short_float(scanner, Digits::double)?),
+        Kind::Float => column.push_float(short_float(scanner, Digits::float)?),
+        Kind::Text | Kind::Bool | Kind::Date | Kind::Time(_) | Kind::Other => None,
+    }
+}
+
+#[inline]
+fn quoted_text(column: &mut Column, scanner: &mut Scanner<'_>) -> Option<()> {
     let behind_quote = &scanner.rest()[1..];
     let length = plain_length(behind_quote);
     if behind_quote.get(length) == Some(&b'"') {
