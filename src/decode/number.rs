@@ -216,6 +216,8 @@ pub(super) trait Float: Copy + Display + LowerExp + std::str::FromStr + PartialO
     const POWER_SAFE: i64;
     /// Not NaN and not infinite.
     fn finite(self) -> bool;
+    /// The same number.
+    fn wide(self) -> f64;
 }
 
 impl Float for f64 {
@@ -225,6 +227,9 @@ impl Float for f64 {
     fn finite(self) -> bool {
         self.is_finite()
     }
+    fn wide(self) -> f64 {
+        self
+    }
 }
 
 impl Float for f32 {
@@ -233,6 +238,9 @@ impl Float for f32 {
     const POWER_SAFE: i64 = 30;
     fn finite(self) -> bool {
         self.is_finite()
+    }
+    fn wide(self) -> f64 {
+        f64::from(self)
     }
 }
 
@@ -253,6 +261,13 @@ pub(super) fn float<F: Float>(text: &str) -> Result<F, Unfit> {
     if digits.count <= F::DIGITS_SAFE && first_power.abs() < F::POWER_SAFE && !number.is_plain {
         return Ok(value);
     }
+    if !number.is_plain && digits.count <= F::DIGITS_MAX {
+        let kept = number.digits().skip(digits.first).take(digits.count);
+        let whole = kept.fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+        if is_near(value.wide(), whole, digits.last_power) {
+            return Ok(value);
+        }
+    }
     let kept: Vec<u8> = number
         .digits()
         .skip(digits.first)
@@ -268,6 +283,24 @@ pub(super) fn float<F: Float>(text: &str) -> Result<F, Unfit> {
     } else {
         Err(Unfit::Inexact)
     }
+}
+
+/// Whether a float is surely nearer to `digits` times `10^last_power` than half of that power, so that it gives these
+/// digits again when it is written with as many.
+fn is_near(value: f64, digits: u64, last_power: i64) -> bool {
+    /// Powers of ten up to this and 53 bits fit into 127 bits.
+    const POWER_MAX: i64 = 22;
+    let bits = value.abs().to_bits();
+    let exponent = (bits >> 52) as i64 - 1_075;
+    // Both sides times the powers of ten and of two that make them whole; subnormal numbers are far below.
+    if !(-63..0).contains(&exponent) || !(-POWER_MAX..0).contains(&last_power) {
+        return false;
+    }
+    let fraction = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
+    let (twos, tens) = ((-exponent) as u32, (-last_power) as u32);
+    let float = fraction * 10u128.pow(tens);
+    let written = u128::from(digits) << twos;
+    float.abs_diff(written) < 1 << (twos - 1)
 }
 
 /// Whether the full decimal expansion of a whole float is these digits.
@@ -319,6 +352,35 @@ fn round_digits(digits: &[u8], shown: usize, first_power: i64) -> (Vec<u8>, i64)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::testing::numbers;
+
+    #[test]
+    fn what_is_near_is_read_back_or_the_shortest() {
+        let mut next = numbers(17);
+        let (mut near, mut far) = (0, 0);
+        for _ in 0..100_000 {
+            let count = 1 + next(17);
+            let mut kept: Vec<u8> = (0..count).map(|_| b'0' + next(10) as u8).collect();
+            kept[0] = b'1' + next(9) as u8;
+            kept[count - 1] = b'1' + next(9) as u8;
+            let whole: u64 = std::str::from_utf8(&kept).unwrap().parse().unwrap();
+            let last_power = -(next(25) as i64);
+            let value: f64 = format!("{whole}e{last_power}").parse().unwrap();
+            // A neighbour is near only where it gives the same digits.
+            let value = [value, value.next_up(), value.next_down()][next(3)];
+            if is_near(value, whole, last_power) {
+                let first_power = last_power + count as i64 - 1;
+                assert!(
+                    reads_back(value, &kept, first_power),
+                    "{value:?} {whole}e{last_power}"
+                );
+                near += 1;
+            } else {
+                far += 1;
+            }
+        }
+        assert!(near > 30_000 && far > 1_000, "{near} {far}");
+    }
 
     #[test]
     fn what_is_no_number_is_not_taken() {
