@@ -4,6 +4,7 @@
 //! whose framing is lost gives neither. Nothing depends on time zone, locale or other files. Which rejects are too
 //! many, and what keys and operations mean, is left to the caller.
 
+mod arrow_rows;
 mod arrow_text;
 mod arrow_value;
 mod avro;

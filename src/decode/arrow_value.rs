@@ -1,7 +1,6 @@
 //! One value of an Arrow array: what it means for a column.
 
 use super::arrow_text::{shown, value_json, value_text};
-use super::rows::{RecordFault, Rows};
 use super::time;
 use super::value::{Cell, FieldValue, Misfit, ValueReader, check_map_keys, map_types};
 use crate::schema::delta_type;
@@ -20,35 +19,6 @@ pub(super) struct ArrowValue<'a> {
     pub(super) row: usize,
     /// Reading it cut off digits below the microsecond.
     pub(super) is_too_fine: bool,
-}
-
-/// Puts the values of a row into the slots of the present record. `too_fine` has columns, and for each of their rows
-/// whether digits were cut off.
-pub(super) fn set_row<'a>(
-    batch: &'a RecordBatch,
-    too_fine: &[(usize, Vec<bool>)],
-    targets: &[Option<usize>],
-    row: usize,
-    rows: &mut Rows<'a>,
-) -> Result<(), RecordFault> {
-    for (column, (array, target)) in batch.columns().iter().zip(targets).enumerate() {
-        let is_too_fine = too_fine
-            .iter()
-            .any(|(index, rows)| *index == column && rows.get(row) == Some(&true));
-        let value = ArrowValue {
-            array: array.as_ref(),
-            row,
-            is_too_fine,
-        };
-        match target {
-            Some(index) => rows.set(*index, &value)?,
-            None => {
-                let name = batch.schema_ref().field(column).name();
-                rows.set_unknown(name, &value)?;
-            }
-        }
-    }
-    rows.close()
 }
 
 impl<'a> FieldValue<'a> for ArrowValue<'a> {
@@ -117,7 +87,8 @@ impl<'a> FieldValue<'a> for ArrowValue<'a> {
 }
 
 impl<'a> ArrowValue<'a> {
-    fn at(array: &'a dyn Array, row: usize) -> Self {
+    /// A value of which no digits were cut off.
+    pub(super) fn at(array: &'a dyn Array, row: usize) -> Self {
         ArrowValue {
             array,
             row,

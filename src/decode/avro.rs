@@ -9,8 +9,8 @@ mod schema;
 
 pub(super) use blocks::{MAGIC, end_of_blocks};
 
+use super::arrow_rows::{read_batch, read_row, targets};
 use super::arrow_text::row_json;
-use super::arrow_value::set_row;
 use super::columns::Column;
 use super::rows::{Place, RecordFault, Rows};
 use super::value::Cell;
@@ -151,16 +151,19 @@ pub(super) fn read<'a>(loaded: &'a Loaded, rows: &mut Rows<'a>) {
     let mut refused = loaded.refused.iter().peekable();
     let mut number = 0;
     for batch in &loaded.batches {
-        let fields = batch.schema_ref().fields().iter();
-        let targets: Vec<_> = fields.map(|field| rows.index_of(field.name())).collect();
+        let behind = number + batch.num_rows();
+        if refused.peek().is_none_or(|(record, _)| *record >= behind) {
+            read_batch(batch, &[], rows);
+            number = behind;
+            continue;
+        }
+        let targets = targets(batch, rows);
         for row in 0..batch.num_rows() {
-            let result = match refused.next_if(|(record, _)| *record == number) {
-                Some((_, fault)) => Err(fault.clone()),
-                None => set_row(batch, &[], &targets, row, rows),
-            };
-            match result {
-                Ok(()) => rows.take(Place::default()),
-                Err(fault) => rows.refuse(Place::default(), fault, row_json(batch, row)),
+            match refused.next_if(|(record, _)| *record == number) {
+                Some((_, fault)) => {
+                    rows.refuse(Place::default(), fault.clone(), row_json(batch, row));
+                }
+                None => read_row(batch, &[], &targets, row, rows),
             }
             number += 1;
         }

@@ -3,6 +3,7 @@
 //! A column takes a cell of its own type or NULL and nothing else; it remembers when it grew past what Arrow can
 //! address, so that the whole file is refused then. Rows at the end can be taken back.
 
+mod append;
 mod flat;
 
 pub(super) use flat::{Columns, fields_of};

@@ -1,13 +1,12 @@
 //! Apache Parquet: the types of the file, taken into the types of the columns exactly.
 //!
 //! The Arrow types that a writer may have left in the file are not looked at; what the Parquet types say is the same
-//! for every writer. What one value becomes is left to `arrow_value`.
+//! for every writer. What the values become is left to `arrow_rows`.
 
 mod headers;
 
-use super::arrow_text::row_json;
-use super::arrow_value::set_row;
-use super::rows::{Place, Rows};
+use super::arrow_rows::read_batch;
+use super::rows::Rows;
 use crate::change::{FileFault, ParkReason};
 use crate::schema::timestamp_type;
 use arrow::array::{Array, RecordBatch, TimestampMicrosecondArray, TimestampNanosecondArray};
@@ -260,18 +259,7 @@ fn finer_than_micros(
 /// Puts the rows of a loaded file where they belong.
 pub(super) fn read<'a>(loaded: &'a Loaded, rows: &mut Rows<'a>) {
     for (batch, too_fine) in loaded.batches.iter().zip(&loaded.too_fine) {
-        let schema = batch.schema_ref();
-        let targets: Vec<_> = schema
-            .fields()
-            .iter()
-            .map(|field| rows.index_of(field.name()))
-            .collect();
-        for row in 0..batch.num_rows() {
-            match set_row(batch, too_fine, &targets, row, rows) {
-                Ok(()) => rows.take(Place::default()),
-                Err(fault) => rows.refuse(Place::default(), fault, row_json(batch, row)),
-            }
-        }
+        read_batch(batch, too_fine, rows);
     }
 }
 

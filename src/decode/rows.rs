@@ -291,6 +291,14 @@ impl<'a> Rows<'a> {
         self.positions.len()
     }
 
+    /// So many records may be put into the columns before any of them is taken.
+    pub(super) fn room(&self) -> usize {
+        let records = self.positions.len() + self.rejects.len();
+        self.parts.map_or(usize::MAX, |(rows_max, _)| {
+            rows_max.saturating_sub(records).max(1)
+        })
+    }
+
     /// The schema of the columns.
     pub(super) fn schema(&self) -> &'a TableSchema {
         self.schema

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, FieldRef, Fields};
 /// The columns of a table; each is known by its place, which is that of its field in the order of the text of the schema.
 #[derive(Debug)]
 pub(in crate::decode) struct Columns {
-    flat: Vec<Column>,
+    pub(super) flat: Vec<Column>,
     /// For each column, the place of the next one that is not inside of it.
     behind: Vec<usize>,
     /// The places of the columns that are in no STRUCT.
@@ -102,10 +102,27 @@ impl Columns {
                     next = self.behind[next];
                 }
             }
-            _ => self.flat[place..behind]
-                .iter_mut()
-                .for_each(Column::push_null),
+            _ => self.push_null(place),
         }
+    }
+
+    /// Appends NULL to a column with all that is inside of it.
+    pub(in crate::decode) fn push_null(&mut self, place: usize) {
+        self.flat[place..self.behind[place]]
+            .iter_mut()
+            .for_each(Column::push_null);
+    }
+
+    /// How many columns have more than so many rows.
+    pub(in crate::decode) fn count_longer(&self, rows: usize) -> usize {
+        self.flat.iter().filter(|column| column.len > rows).count()
+    }
+
+    /// Takes back all rows but the first `rows` of a column with all that is inside of it.
+    pub(in crate::decode) fn truncate_at(&mut self, place: usize, rows: usize) {
+        self.flat[place..self.behind[place]]
+            .iter_mut()
+            .for_each(|column| column.truncate(rows));
     }
 
     /// Ends a row behind `rows` others: NULL in every column that has no value of it.
