@@ -203,6 +203,15 @@ impl Column {
 
     /// Appends rows without a value until there are so many.
     pub(super) fn pad(&mut self, rows: usize) {
+        if let Values::Bytes { offsets, data } = &mut self.values
+            && let Ok(end) = i32::try_from(data.len())
+            && self.len < rows
+        {
+            self.nulls.append_n_non_nulls(self.len - self.nulls.len());
+            self.nulls.append_n_nulls(rows - self.len);
+            offsets.resize(rows + 1, end);
+            self.len = rows;
+        }
         for _ in self.len..rows {
             self.push_null();
         }

@@ -53,7 +53,7 @@ pub(super) fn read_lines<'a>(
     settings: &SourceSettings,
     rows: &mut Rows<'a>,
 ) {
-    let mut reader = RecordReader::new("line", settings, rows).learning(rows);
+    let mut reader = RecordReader::new("line", settings, rows).learning(rows, true);
     let text = std::str::from_utf8(bytes).ok();
     let mut at = start;
     let mut line_number = 0;
@@ -104,7 +104,7 @@ pub(super) fn read_documents<'a>(
     settings: &SourceSettings,
     rows: &mut Rows<'a>,
 ) -> Result<(), FileFault> {
-    let mut reader = RecordReader::new("record", settings, rows).learning(rows);
+    let mut reader = RecordReader::new("record", settings, rows).learning(rows, false);
     let text = std::str::from_utf8(bytes).ok();
     let mut documents = Documents::new(bytes, start);
     let mut count = 0;
@@ -159,7 +159,7 @@ pub(super) fn read_places<'a>(
     settings: &SourceSettings,
     rows: &mut Rows<'a>,
 ) {
-    let mut reader = RecordReader::new("record", settings, rows).learning(rows);
+    let mut reader = RecordReader::new("record", settings, rows).learning(rows, false);
     let text = std::str::from_utf8(bytes).ok();
     for (count, place) in places.iter().enumerate() {
         let start = place.offset.unwrap_or(0);
@@ -208,8 +208,8 @@ impl<'a> RecordReader<'a> {
     }
 
     /// Learns how records are laid out, where a record is a row and nothing else.
-    fn learning(mut self, rows: &Rows<'a>) -> Self {
-        self.layouts = (!rows.has_envelope()).then(|| Layouts::new(rows));
+    fn learning(mut self, rows: &Rows<'a>, are_lines: bool) -> Self {
+        self.layouts = (!rows.has_envelope()).then(|| Layouts::new(rows, are_lines));
         self
     }
 
@@ -271,9 +271,6 @@ impl<'a> RecordReader<'a> {
             }
         }
         rows.close()?;
-        if let Some(layouts) = &mut self.layouts {
-            layouts.learn(record, rows);
-        }
         Ok(())
     }
 }

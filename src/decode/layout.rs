@@ -1,13 +1,13 @@
 //! Reads JSON records that are laid out like earlier ones by comparing what stands between their values.
 //!
 //! The records of a feed have the same few texts between their values: names, colons, commas, the brackets of objects that
-//! are STRUCT values. They are learned from records that the scanner took, and then only compared, while the values go
-//! straight into their columns. A record that differs in anything, or holds a value that does not fit its column, is taken
+//! are STRUCT values. They are learned where they are met first, and then only compared, while the values go straight into
+//! their columns. A record that is not sound in anything, or holds a name or a value that does not fit its column, is taken
 //! out of the columns again and left whole to the scanner, which alone says what is wrong with a record; so what is read
 //! here is what the scanner would read.
 
 mod gap;
-mod learn;
+mod walk;
 
 use super::RECORD_BYTES_MAX;
 use super::columns::fields_of;
@@ -17,6 +17,9 @@ use super::token::Scanner;
 use arrow::datatypes::DataType;
 use gap::Gap;
 
+/// Behind so many records in a row that were not read here, one of so many more is tried.
+const FAILURES_MAX: u64 = 64;
+const TRIED: u64 = 16;
 /// So many texts are kept that may follow one value.
 const STEPS_MAX: usize = 8;
 
@@ -27,16 +30,24 @@ const START: State = 0;
 
 /// The layouts of the records of one source, as a graph: from each value to those that may follow.
 pub(super) struct Layouts {
-    /// For each state, what may follow. Behind the start come the states behind the value of each column, by its place.
+    /// For each state, what may follow. Behind the start come the states behind the value of each column, by its place, and
+    /// then those behind the values that no column takes.
     steps: Vec<Vec<Step>>,
     /// For each place, the column that takes values there; STRUCTs whose fields are told apart take none themselves.
     leaves: Vec<Option<Leaf>>,
+    /// For each place, that of the STRUCT column around it.
+    parents: Vec<Option<usize>>,
     /// Values that no column takes.
     ignored: Vec<Ignored>,
+    /// Each record is a line, so that none goes on behind the end of one.
+    are_lines: bool,
     /// Records begun.
     record: u64,
-    /// Records that differed from those before.
+    /// Records in a row that were not read.
+    failures: u64,
+    /// Records that differed from those before, and the last of them.
     differing: u64,
+    differed_at: u64,
 }
 
 /// A text between two values, and what comes behind it.
@@ -73,68 +84,89 @@ struct Ignored {
     name: String,
     /// The objects around its value.
     depth: usize,
-    /// The state behind it.
-    state: State,
     /// The last record that had it: a name stands once in an object.
     seen: u64,
 }
 
 impl Layouts {
     /// Knows nothing yet.
-    pub(super) fn new(rows: &Rows<'_>) -> Self {
+    pub(super) fn new(rows: &Rows<'_>, are_lines: bool) -> Self {
         let schema = &rows.schema().columns;
         let mut leaves = Vec::with_capacity(rows.columns.count());
-        let mut roots = 0..;
+        let mut parents = Vec::with_capacity(rows.columns.count());
+        let (mut roots, mut around) = (0.., Vec::new());
         for (place, (field, depth)) in fields_of(schema.fields()).iter().enumerate() {
             let index = (*depth == 0).then(|| roots.next()).flatten();
+            around.truncate(*depth);
+            parents.push(around.last().copied());
+            around.push(place);
             let is_leaf = !matches!(field.data_type(), DataType::Struct(_));
             leaves.push(is_leaf.then(|| Leaf::new(place, index, field, *depth)));
         }
         Layouts {
             steps: (0..=leaves.len()).map(|_| Vec::new()).collect(),
             leaves,
+            parents,
             ignored: Vec::new(),
+            are_lines,
             record: 0,
+            failures: 0,
             differing: 0,
+            differed_at: 0,
         }
     }
 
     /// Reads the record at `at` into the columns of `rows` and gives the byte behind it; whether a record may end there is for
     /// others to say.
     ///
-    /// `None` leaves no trace: the record is not laid out like earlier ones.
+    /// `None` leaves no trace: the record is one for the scanner.
     pub(super) fn read<'a>(
         &mut self,
         text: &'a str,
         at: usize,
         rows: &mut Rows<'a>,
     ) -> Option<usize> {
-        if self.steps[START].is_empty() {
+        self.record += 1;
+        if self.failures > FAILURES_MAX && !self.record.is_multiple_of(TRIED) {
             return None;
         }
         let end = self.values(text, at, rows);
-        if end.is_none() {
+        if end.is_some() {
+            self.failures = 0;
+        } else {
+            self.failures += 1;
             rows.forget();
         }
         end
     }
 
     fn values<'a>(&mut self, text: &'a str, start: usize, rows: &mut Rows<'a>) -> Option<usize> {
-        self.record += 1;
         let before = rows.count();
         let mut scanner = Scanner::at(text, start);
+        if self.are_lines {
+            scanner = scanner.of_a_line();
+        }
         let mut state = START;
         let mut pushed = 0;
         loop {
             let rest = scanner.rest();
             let mut steps = self.steps[state].iter();
-            let step = steps.find(|step| step.gap.stands_at(rest))?;
-            scanner.skip(step.gap.len());
-            for opened in &step.structs {
-                open(opened, before, rows)?;
-            }
-            pushed += step.structs.len();
-            state = match step.to {
+            let to = match steps.find(|step| step.gap.stands_at(rest)) {
+                Some(step) => {
+                    scanner.skip(step.gap.len());
+                    for opened in &step.structs {
+                        open(opened, before, rows)?;
+                    }
+                    pushed += step.structs.len();
+                    step.to
+                }
+                None => {
+                    let (to, opened) = self.walk(state, &mut scanner, before, rows)?;
+                    pushed += opened;
+                    to
+                }
+            };
+            state = match to {
                 Target::Column(place) => {
                     let leaf = self.leaves[place].as_ref()?;
                     // A column that has one more holds the value of another member of this name.
@@ -154,9 +186,15 @@ impl Layouts {
                         return None;
                     }
                     scanner.value(ignored.depth).ok()?;
-                    ignored.state
+                    1 + self.leaves.len() + number
                 }
                 Target::End => {
+                    if self.are_lines {
+                        // A carriage return may be a part of the line end.
+                        while matches!(scanner.peek(), Some(b' ' | b'\t')) {
+                            scanner.skip(1);
+                        }
+                    }
                     let end = scanner.place();
                     rows.pushed = pushed;
                     return (end - start <= RECORD_BYTES_MAX).then_some(end);
@@ -264,7 +302,9 @@ mod tests {
 
     #[test]
     fn record_reads_the_same_behind_records_that_are_laid_out_alike() {
-        const PIECES: [&str; 33] = [
+        const PIECES: [&str; 35] = [
+            "\n",
+            "\r\n",
             "\"deep\":{",
             "\"inner\":{",
             "\"who\":{}",
@@ -374,10 +414,11 @@ mod tests {
         let case = Case::json(HINTS);
         let reader = ValueReader::new(TimeFormats::default());
         let mut rows = Rows::new(case.path, &case.schema, &case.settings, reader);
-        let mut layouts = Layouts::new(&rows);
-        learned
-            .iter()
-            .for_each(|record| layouts.learn(record, &rows));
+        let mut layouts = Layouts::new(&rows, true);
+        for record in learned {
+            assert_eq!(layouts.read(record, 0, &mut rows), Some(record.len()));
+            rows.forget();
+        }
         for other in [
             r#"{"id":4,"deep":{"n":2,"inner":{"x":0.5,"s":"a"}},"tags":["x"],"id":4}"#,
             r#"{"id":4,"deep":{"n":2,"inner":{"x":true,"s":"a"}},"tags":["x"]}"#,
@@ -388,6 +429,7 @@ mod tests {
         ] {
             assert_eq!(layouts.read(other, 0, &mut rows), None, "{other}");
         }
+        let known: Vec<usize> = layouts.steps.iter().map(Vec::len).collect();
         let alike = [
             r#"{"id":5,"deep":{"n":-7,"inner":{"x":1e3,"s":"\u0041"}},"tags":["y","z"]}"#,
             r#"{"id":null,"deep":null,"tags":[]}"#,
@@ -397,6 +439,8 @@ mod tests {
             assert_eq!(layouts.read(record, 0, &mut rows), Some(record.len()));
             rows.take_pushed(Place::default());
         }
+        let steps = layouts.steps.iter().map(Vec::len);
+        assert!(steps.eq(known), "nothing new is learned from what is alike");
         let decoded = rows.finish().unwrap();
         assert_eq!(column(&decoded, "id"), ["5", "-", "6"]);
         let [all, none, empty] = &column(&decoded, "deep")[..] else {
@@ -422,6 +466,21 @@ mod tests {
         assert_eq!(decoded.raw(1), "{\"id\":2}");
         assert_eq!(decoded.raw(2), "{\"id\":3} ");
         assert_eq!(decoded.raw(3), "{\"id\":4}");
+    }
+
+    #[test]
+    fn a_value_that_its_line_does_not_end_is_refused() {
+        let text = "{\"a\":[1],\"b\":1}\n{\"a\":[1,\n2],\"b\":2}\n{\"a\":[3],\n\"b\":3}\n{\"a\":[4],\"b\":4}";
+        let decoded = Case::json("a ARRAY<INT>, b INT").read(text);
+        assert_eq!(column(&decoded, "b"), ["1", "4"]);
+        let rows: Vec<i64> = rejects(&decoded).iter().map(|reject| reject.0).collect();
+        assert_eq!(rows, [2, 3, 4, 5]);
+        let mut case = Case::json("a ARRAY<INT>, b INT");
+        case.settings.json.multi_line = true;
+        assert_eq!(
+            column(&case.read(text), "a"),
+            ["[1]", "[1, 2]", "[3]", "[4]"]
+        );
     }
 
     #[test]

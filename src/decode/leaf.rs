@@ -153,7 +153,7 @@ impl Kind {
 }
 
 /// Reads a number without exponent and of few digits; leaves the scanner where it is for any other value.
-#[inline]
+#[inline(always)]
 fn number(kind: Kind, column: &mut Column, scanner: &mut Scanner<'_>) -> Option<()> {
     match kind {
         Kind::Integer(bits) => column.push_int(short_integer(scanner, bits)?),

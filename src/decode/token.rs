@@ -124,6 +124,8 @@ pub(super) struct Scanner<'a> {
     at: usize,
     /// The text was read before, so that no name stands twice in an object.
     is_checked: bool,
+    /// The one blank that ends a line, where it is one.
+    line_feed: Option<u8>,
 }
 
 impl<'a> Scanner<'a> {
@@ -138,7 +140,14 @@ impl<'a> Scanner<'a> {
             bytes: text.as_bytes(),
             at,
             is_checked: false,
+            line_feed: Some(b'\n'),
         }
+    }
+
+    /// The same, but nothing goes on behind the end of a line.
+    pub(super) fn of_a_line(mut self) -> Self {
+        self.line_feed = None;
+        self
     }
 
     /// Bytes of the text before the place.
@@ -282,8 +291,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Goes behind a bracket and the blanks behind it; it stands inside of `depth` objects and arrays, itself included.
-    pub(super) fn open(&mut self, bracket: u8, depth: usize) -> Result<(), SyntaxFault> {
+    fn open(&mut self, bracket: u8, depth: usize) -> Result<(), SyntaxFault> {
         if depth > NESTING_MAX {
             let what = format!("objects and arrays nest deeper than {NESTING_MAX}");
             return Err(SyntaxFault {
@@ -443,7 +451,9 @@ impl<'a> Scanner<'a> {
 
     /// Goes behind blanks.
     pub(super) fn skip_blanks(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+        while let Some(byte) = self.peek()
+            && (matches!(byte, b' ' | b'\t' | b'\r') || self.line_feed == Some(byte))
+        {
             self.at += 1;
         }
     }

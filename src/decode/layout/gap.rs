@@ -34,10 +34,6 @@ impl Gap {
         self.text.len()
     }
 
-    pub(super) fn text(&self) -> &[u8] {
-        &self.text
-    }
-
     /// Whether `rest` begins with the text.
     #[inline]
     pub(super) fn stands_at(&self, rest: &[u8]) -> bool {

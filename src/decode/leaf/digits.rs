@@ -89,7 +89,7 @@ pub(super) struct Digits {
 
 impl Digits {
     /// The number at the place of the scanner; `None` for every value that is none, or is written in another way.
-    #[inline]
+    #[inline(always)]
     fn at(scanner: &Scanner<'_>) -> Option<Digits> {
         let rest = scanner.rest();
         let negative = rest.first() == Some(&b'-');
