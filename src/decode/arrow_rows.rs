@@ -7,7 +7,7 @@ use super::arrow_text::row_json;
 use super::arrow_value::ArrowValue;
 use super::rows::{Place, RecordFault, Rows};
 use super::value::FieldValue;
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use std::ops::Range;
 
 /// For columns of a batch, whether reading each of their values cut off digits below the microsecond.
@@ -95,8 +95,10 @@ fn push_rows<'a>(
     }
     let before = rows.count();
     for (column, (array, target)) in batch.columns().iter().zip(targets).enumerate() {
+        let moved = array.slice(range.start, range.len());
         let Some(index) = *target else {
-            if rows.ignores_unknown() {
+            let is_empty = moved.logical_null_count() == moved.len() && !rows.lists_columns();
+            if is_empty || rows.ignores_unknown() {
                 continue;
             }
             return None;
@@ -106,7 +108,6 @@ fn push_rows<'a>(
         if is_repeated || is_too_fine(too_fine, column, range.clone()) {
             return None;
         }
-        let moved = array.slice(range.start, range.len());
         if rows.columns.append(place, moved.as_ref(), None).is_some() {
             continue;
         }
@@ -270,7 +271,7 @@ mod tests {
                 moved.rejects.len(),
                 if wrong > 0 { rows / wrong } else { 0 }
             );
-            // A column that no table has keeps all rows from being moved.
+            // A value that no column takes keeps all rows from being moved.
             let unknown = Arc::new(Int32Array::from(vec![1; rows])) as ArrayRef;
             let schema = batch.schema();
             let fields = schema.fields().iter().cloned();

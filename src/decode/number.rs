@@ -296,7 +296,7 @@ fn is_near(value: f64, digits: u64, last_power: i64) -> bool {
     if !(-63..0).contains(&exponent) || !(-POWER_MAX..0).contains(&last_power) {
         return false;
     }
-    let fraction = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
+    let fraction = u128::from((bits & ((1 << 52) - 1)) | (1 << 52));
     let (twos, tens) = ((-exponent) as u32, (-last_power) as u32);
     let float = fraction * 10u128.pow(tens);
     let written = u128::from(digits) << twos;

@@ -3,6 +3,8 @@
 //! A record is either in every column or in none: its cells wait in slots until all of it has been read, or go into the
 //! columns at once and are taken back if it cannot be read so. Only a row that is taken can bring a new column.
 
+mod direct;
+mod part;
 mod presence;
 mod snapshot;
 
@@ -15,19 +17,16 @@ use super::own::OwnColumns;
 use super::text::{json_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{Decoded, RECORD_BYTES_MAX, RowPosition};
-use crate::change::{FILE_PATH, FileFault, ParkReason, RESCUED_DATA, Reject, RejectReason};
+use crate::change::{FILE_PATH, FileFault, Reject, RejectReason};
 use crate::envelope::Change;
 use crate::schema::{
     Lookup, NewColumn, TableSchema, check_column_name, ddl_type, parse_ddl, widen,
 };
 use crate::settings::{OnTypeMismatch, SchemaEvolutionMode, SourceSettings, TextEncoding};
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Schema};
-use bytes::Bytes;
+use arrow::datatypes::{DataType, Field};
 use presence::Presence;
 use snapshot::snapshot_of;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Why a record is refused.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,9 +66,6 @@ struct Arrival {
     /// Where the first of them stands.
     first: String,
 }
-
-/// Room is made for so many rows at once at most; who has so many can make more when they come.
-const ROWS_EXPECTED_MAX: usize = 1 << 16;
 
 /// What stands before a stretch of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,17 +179,6 @@ impl<'a> Rows<'a> {
         self
     }
 
-    /// Makes room for the rows of a text of which `read` bytes are read and `left` are not, if they are like those read.
-    pub(super) fn expect_alike(&mut self, read: usize, left: usize) {
-        let rows_max = self.parts.map_or(ROWS_EXPECTED_MAX, |(rows_max, _)| {
-            rows_max.min(ROWS_EXPECTED_MAX)
-        });
-        let times = left / read.max(1);
-        let times = times.min(rows_max / self.positions.len().max(1));
-        self.columns.reserve_alike(times);
-        self.positions.reserve(self.positions.len() * times);
-    }
-
     /// How the text was encoded.
     pub(super) fn encoding(&self) -> TextEncoding {
         self.origin
@@ -285,78 +270,9 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Rows since rows were handed on last.
-    #[inline]
-    pub(super) fn count(&self) -> usize {
-        self.positions.len()
-    }
-
-    /// So many records may be put into the columns before any of them is taken.
-    pub(super) fn room(&self) -> usize {
-        let records = self.positions.len() + self.rejects.len();
-        self.parts.map_or(usize::MAX, |(rows_max, _)| {
-            rows_max.saturating_sub(records).max(1)
-        })
-    }
-
     /// The schema of the columns.
     pub(super) fn schema(&self) -> &'a TableSchema {
         self.schema
-    }
-
-    /// Notes that the present record has a value or NULL for a column.
-    #[inline]
-    pub(super) fn note(&mut self, index: usize) {
-        if let Some(presence) = &mut self.presence {
-            presence.known.push(index);
-        }
-    }
-
-    /// Appends a value to the column at a place, if it fits wholly; `index` is that of the column where it is in no STRUCT.
-    pub(super) fn push<V: FieldValue<'a>>(
-        &mut self,
-        place: usize,
-        index: Option<usize>,
-        value: &V,
-    ) -> Option<()> {
-        self.reader.has_unknown_field = false;
-        let data_type = self.columns.at(place).data_type();
-        let mut cell = value.cell(data_type, &mut self.reader).ok()?;
-        if self.reader.has_unknown_field {
-            return None;
-        }
-        if let Some(index) = index {
-            cell = self.keeping_text(index, value, cell).ok()?;
-        }
-        self.columns.push(place, cell);
-        Some(())
-    }
-
-    /// Takes back what the columns have of the present record.
-    pub(super) fn forget(&mut self) {
-        self.columns.truncate(self.positions.len());
-        if let Some(presence) = &mut self.presence {
-            presence.clear();
-        }
-    }
-
-    /// Ends the present record, whose values are in the columns: all of it becomes a row.
-    pub(super) fn take_pushed(&mut self, place: Place) {
-        let position = self.position(place);
-        let rows = self.positions.len();
-        if let Some(presence) = &mut self.presence {
-            let list = presence.take(self.schema);
-            self.columns.push(self.columns.root(presence.index), list);
-        }
-        if let Some((index, version)) = self.snapshot {
-            self.columns
-                .push(self.columns.root(index), Cell::Int(version));
-        }
-        if self.pushed < self.columns.count() {
-            self.columns.complete(rows);
-        }
-        self.positions.push(position);
-        self.hand_on();
     }
 
     /// Whether values under names that the schema lacks leave no trace.
@@ -625,86 +541,6 @@ impl<'a> Rows<'a> {
         ));
         json
     }
-
-    /// All that was read and not handed on before, with the new columns of all.
-    pub(super) fn finish(mut self) -> Result<Decoded, FileFault> {
-        if let Some(fault) = self.fault.take() {
-            return Err(fault);
-        }
-        let part = self.part()?;
-        if self.mode == SchemaEvolutionMode::FailOnNewColumns && !part.new_columns.is_empty() {
-            let arrived = self.arrivals.iter().filter(|a| a.data_type.is_some());
-            let names: Vec<_> = arrived
-                .map(|a| format!("{} (first in {})", a.name, a.first))
-                .collect();
-            return Err(FileFault::new(
-                ParkReason::NewColumns,
-                format!("new columns: {}", names.join(", ")),
-            ));
-        }
-        Ok(part)
-    }
-
-    /// The rows and rejects that are there; the next ones begin anew.
-    fn part(&mut self) -> Result<Decoded, FileFault> {
-        let empty = Columns::of(self.schema.columns.fields());
-        let mut columns = std::mem::replace(&mut self.columns, empty).whole();
-        let mut rescued = std::mem::replace(&mut self.rescued, Column::new(&DataType::Utf8));
-        rescued.pad(self.positions.len());
-        if let Some(own) = &mut self.own {
-            own.fill(&mut columns);
-        }
-        let mut fields = self.schema.columns.fields().to_vec();
-        fields.push(Arc::new(Field::new(RESCUED_DATA, DataType::Utf8, true)));
-        let mut arrays = Vec::with_capacity(fields.len());
-        for (column, field) in columns.into_iter().chain([rescued]).zip(&fields) {
-            arrays.push(column.finish(field.name())?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(self.positions.len()));
-        let rows =
-            RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
-                .map_err(|error| {
-                    FileFault::new(
-                        ParkReason::Unreadable,
-                        format!("BUG: rows cannot be built: {error}"),
-                    )
-                })?;
-        let part = Decoded {
-            encoding: self.encoding(),
-            rows,
-            positions: std::mem::take(&mut self.positions),
-            rejects: std::mem::take(&mut self.rejects),
-            new_columns: self.arrivals.iter().filter_map(arrived).collect(),
-            text: self
-                .origin
-                .as_ref()
-                .map_or_else(Bytes::new, Origin::file_bytes),
-            text_start: self.before.bytes,
-        };
-        assert_numbered(&part, self.before.records);
-        self.before.records += part.positions.len() + part.rejects.len();
-        Ok(part)
-    }
-}
-
-/// Every record is one row or one reject, and the numbers leave nothing out.
-fn assert_numbered(part: &Decoded, before: usize) {
-    assert_eq!(
-        part.rows.num_rows(),
-        part.positions.len(),
-        "BUG: every row has its position"
-    );
-    let records = part.positions.len() + part.rejects.len();
-    let last_row = part.positions.last().map(|position| position.file_row);
-    let last_reject = part.rejects.last().map(|reject| reject.file_row);
-    let Some(last) = last_row.max(last_reject) else {
-        return;
-    };
-    assert_eq!(
-        i64::try_from(before + records).ok(),
-        Some(last),
-        "BUG: rows and rejects are all records"
-    );
 }
 
 /// For each column, whether its type is a number that no hint names.

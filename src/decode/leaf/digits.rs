@@ -174,13 +174,15 @@ fn digits_of_word(word: u64) -> (u64, usize) {
     const ONES: u64 = u64::MAX / 0xFF;
     // A digit becomes its value, and adding this to any other byte sets its high bit, if that is not set already.
     let values = word ^ (ONES * b'0' as u64);
-    let others = ((values & (ONES * 0x7F)) + ONES * (0x7F - 9) | values) & (ONES * 0x80);
+    let above_nine = (values & (ONES * 0x7F)) + ONES * (0x7F - 9);
+    let others = (above_nine | values) & (ONES * 0x80);
     let count = others.trailing_zeros() as usize / 8;
     // The digits move to the end, and zeros stand before them.
     let values = values.checked_shl(64 - 8 * count as u32).unwrap_or(0);
-    let pairs = values.wrapping_mul(10 << 8 | 1) >> 8 & 0x00FF_00FF_00FF_00FF;
-    let fours = pairs.wrapping_mul(100 << 16 | 1) >> 16 & 0x0000_FFFF_0000_FFFF;
-    (fours.wrapping_mul(10_000 << 32 | 1) >> 32, count)
+    // Each number takes the one behind it in: digits, pairs of them, fours.
+    let pairs = (values.wrapping_mul((10 << 8) | 1) >> 8) & 0x00FF_00FF_00FF_00FF;
+    let fours = (pairs.wrapping_mul((100 << 16) | 1) >> 16) & 0x0000_FFFF_0000_FFFF;
+    (fours.wrapping_mul((10_000 << 32) | 1) >> 32, count)
 }
 
 const fn whole_powers() -> [u64; DIGITS_MAX + 1] {
