@@ -143,6 +143,20 @@ fn json_lines_none_alike(bencher: Bencher<'_, '_>) {
     bench(bencher, "a.jsonl", text, "");
 }
 
+/// A name in each record that no column takes.
+#[divan::bench]
+fn json_lines_rescued(bencher: Bencher<'_, '_>) {
+    let record =
+        |number: usize| json_record(number).replace("\"seq\"", "\"note\": 1, \"seq\"") + "\n";
+    let text: String = (0..RECORDS).map(record).collect();
+    bench(
+        bencher,
+        "a.jsonl",
+        text,
+        "schema_evolution_mode = \"rescue\"",
+    );
+}
+
 #[divan::bench]
 fn json_array(bencher: Bencher<'_, '_>) {
     let records: Vec<String> = (0..RECORDS).map(json_record).collect();

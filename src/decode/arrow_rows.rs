@@ -146,7 +146,7 @@ mod tests {
 
     /// Rows of every type; of each `nulls`-th no value is there, and one in `wrong` does not fit.
     fn batch(rows: usize, nulls: usize, wrong: usize) -> RecordBatch {
-        let is_there = |place: usize| move |row: &usize| (row + place) % nulls != 0;
+        let is_there = |place: usize| move |row: &usize| !(row + place).is_multiple_of(nulls);
         let number = |place: usize| move |row: usize| (row * 7_919 + place) as i64 % 1_000;
         let pick = |place: usize| {
             let (there, number) = (is_there(place), number(place));
@@ -267,10 +267,7 @@ mod tests {
                     .with_own_column("_present_columns", DataType::Utf8);
             }
             let moved = case.read(file(&batch));
-            assert_eq!(
-                moved.rejects.len(),
-                if wrong > 0 { rows / wrong } else { 0 }
-            );
+            assert_eq!(moved.rejects.len(), rows.checked_div(wrong).unwrap_or(0));
             // A value that no column takes keeps all rows from being moved.
             let unknown = Arc::new(Int32Array::from(vec![1; rows])) as ArrayRef;
             let schema = batch.schema();

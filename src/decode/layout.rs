@@ -58,6 +58,15 @@ struct Step {
     to: Target,
 }
 
+impl Step {
+    /// Whether all that stands before the next value is the text.
+    #[inline]
+    fn stands_at(&self, rest: &[u8]) -> bool {
+        let goes_on = || matches!(rest.get(self.gap.len()), Some(b' ' | b'\t' | b'\r' | b'\n'));
+        self.gap.stands_at(rest) && (matches!(self.to, Target::End) || !goes_on())
+    }
+}
+
 /// A STRUCT column in a text between two values.
 #[derive(Clone, Copy, PartialEq)]
 struct Opened {
@@ -151,7 +160,7 @@ impl Layouts {
         loop {
             let rest = scanner.rest();
             let mut steps = self.steps[state].iter();
-            let to = match steps.find(|step| step.gap.stands_at(rest)) {
+            let to = match steps.find(|step| step.stands_at(rest)) {
                 Some(step) => {
                     scanner.skip(step.gap.len());
                     for opened in &step.structs {
@@ -410,6 +419,7 @@ mod tests {
             r#"{"id":1,"deep":{"n":1,"inner":{"x":0.5,"s":"a"}},"tags":["x"]}"#,
             r#"{"id":2,"deep":null,"tags":[]}"#,
             r#"{"id":3,"deep":{},"who":{"a":1}}"#,
+            r#"{"id": 3 , "deep":{}}"#,
         ];
         let case = Case::json(HINTS);
         let reader = ValueReader::new(TimeFormats::default());
