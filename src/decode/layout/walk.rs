@@ -75,12 +75,9 @@ impl Layouts {
                 scanner.skip_blanks();
             }
             let name = name(scanner)?;
-            let member = self.member(&name, inside, rows)?;
-            let Member::Struct(opened) = member else {
-                let Member::Value(target) = member else {
-                    return None;
-                };
-                return Some(target);
+            let opened = match self.member(&name, inside, rows)? {
+                Member::Value(target) => return Some(target),
+                Member::Struct(opened) => opened,
             };
             is_behind_value = !scanner.take(b'{');
             let is_null = is_behind_value && scanner.rest().starts_with(b"null");
