@@ -37,8 +37,8 @@ pub(super) struct Layouts {
     leaves: Vec<Option<Leaf>>,
     /// For each place, that of the STRUCT column around it.
     parents: Vec<Option<usize>>,
-    /// Values that no column takes.
-    ignored: Vec<Ignored>,
+    /// Names that no column takes.
+    unknown: Vec<Unknown>,
     /// Each record is a line, so that none goes on behind the end of one.
     are_lines: bool,
     /// Records begun.
@@ -81,13 +81,13 @@ enum Target {
     /// A value of the column at a place.
     Column(usize),
     /// One that no column takes, by its number.
-    Ignored(usize),
+    Unknown(usize),
     /// The record ends with the text.
     End,
 }
 
 /// A name that no column takes.
-struct Ignored {
+struct Unknown {
     /// The STRUCT column that lacks it.
     inside: Option<usize>,
     name: String,
@@ -116,7 +116,7 @@ impl Layouts {
             steps: (0..=leaves.len()).map(|_| Vec::new()).collect(),
             leaves,
             parents,
-            ignored: Vec::new(),
+            unknown: Vec::new(),
             are_lines,
             record: 0,
             failures: 0,
@@ -189,12 +189,15 @@ impl Layouts {
                     }
                     1 + place
                 }
-                Target::Ignored(number) => {
-                    let ignored = &mut self.ignored[number];
-                    if std::mem::replace(&mut ignored.seen, self.record) == self.record {
+                Target::Unknown(number) => {
+                    let unknown = &mut self.unknown[number];
+                    if std::mem::replace(&mut unknown.seen, self.record) == self.record {
                         return None;
                     }
-                    scanner.value(ignored.depth).ok()?;
+                    let token = scanner.value(unknown.depth).ok()?;
+                    if unknown.inside.is_none() {
+                        rows.set_unknown(&unknown.name, &token).ok()?;
+                    }
                     1 + self.leaves.len() + number
                 }
                 Target::End => {
@@ -309,8 +312,8 @@ mod tests {
         all
     }
 
-    #[test]
-    fn record_reads_the_same_behind_records_that_are_laid_out_alike() {
+    /// One of the records, which may be changed in a few places.
+    fn any_record(next: &mut impl FnMut(usize) -> usize) -> String {
         const PIECES: [&str; 35] = [
             "\n",
             "\r\n",
@@ -348,68 +351,114 @@ mod tests {
             "\"id\":",
             "\"op\"",
         ];
+        let mut record = LAYOUTS[next(LAYOUTS.len())].to_string();
+        for _ in 0..next(3) {
+            let mut at = next(record.len() + 1);
+            while !record.is_char_boundary(at) {
+                at -= 1;
+            }
+            let piece = PIECES[next(PIECES.len())];
+            match next(4) {
+                // Whole members, from where one ends in another record.
+                0 => {
+                    let other = LAYOUTS[next(LAYOUTS.len())];
+                    let ends = |text: &str| {
+                        let ends = text.match_indices([',', '}', '{']);
+                        ends.map(|(place, _)| place).collect::<Vec<_>>()
+                    };
+                    let (here, there) = (ends(&record), ends(other));
+                    if here.is_empty() {
+                        continue;
+                    }
+                    let (here, there) = (here[next(here.len())], there[next(there.len())]);
+                    record.replace_range(here.., &other[there..]);
+                }
+                3 => record.insert_str(at, piece),
+                1 => {
+                    let mut end = (at + next(12)).min(record.len());
+                    while !record.is_char_boundary(end) {
+                        end -= 1;
+                    }
+                    record.replace_range(at..end.max(at), "");
+                }
+                _ => {
+                    let mut end = (at + 1).min(record.len());
+                    while !record.is_char_boundary(end) {
+                        end += 1;
+                    }
+                    record.replace_range(at..end, piece);
+                }
+            }
+        }
+        record
+    }
+
+    #[test]
+    fn record_reads_the_same_behind_records_that_are_laid_out_alike() {
         let mut next = numbers(11);
         let lines = cases();
         let mut documents = cases();
         for case in &mut documents {
             case.settings.json.multi_line = true;
         }
-        let behind = LAYOUTS.join("\n");
-        for round in 0..4_000 {
-            let case = &lines[round % lines.len()];
-            let mut record = LAYOUTS[next(LAYOUTS.len())].to_string();
-            for _ in 0..next(3) {
-                let mut at = next(record.len() + 1);
-                while !record.is_char_boundary(at) {
-                    at -= 1;
-                }
-                let piece = PIECES[next(PIECES.len())];
-                match next(4) {
-                    // Whole members, from where one ends in another record.
-                    0 => {
-                        let other = LAYOUTS[next(LAYOUTS.len())];
-                        let ends = |text: &str| {
-                            let ends = text.match_indices([',', '}', '{']);
-                            ends.map(|(place, _)| place).collect::<Vec<_>>()
-                        };
-                        let (here, there) = (ends(&record), ends(other));
-                        if here.is_empty() {
-                            continue;
-                        }
-                        let (here, there) = (here[next(here.len())], there[next(there.len())]);
-                        record.replace_range(here.., &other[there..]);
-                    }
-                    3 => record.insert_str(at, piece),
-                    1 => {
-                        let mut end = (at + next(12)).min(record.len());
-                        while !record.is_char_boundary(end) {
-                            end -= 1;
-                        }
-                        record.replace_range(at..end.max(at), "");
-                    }
-                    _ => {
-                        let mut end = (at + 1).min(record.len());
-                        while !record.is_char_boundary(end) {
-                            end += 1;
-                        }
-                        record.replace_range(at..end, piece);
-                    }
-                }
-            }
+        for round in 0..3_000 {
+            let record = any_record(&mut next);
             if record.trim_ascii().is_empty() {
                 continue;
             }
-            let alone = case.read(&record);
+            let case = &lines[round % lines.len()];
+            // Of a text that is not UTF-8 all is left to the scanner.
+            let alone = case.read([b"\xff\n", record.as_bytes()].concat());
+            let behind = LAYOUTS.join("\n");
             let text = format!("{behind}\n{record}\n{behind}\n{record}");
             assert_eq!(last(&case.read(&text)), last(&alone), "{record}");
+            assert_eq!(last(&case.read(&record)), last(&alone), "{record}");
             let documents = &documents[round % lines.len()];
-            let read = |text: &str| match documents.try_read(text) {
+            let read = |text: &[u8]| match documents.try_read(text) {
                 Ok(decoded) => last(&decoded),
                 Err(fault) => format!("{:?}", fault.reason),
             };
             let behind = LAYOUTS.join(" ,");
             let text = format!("[{behind},\r\n{record}]");
-            assert_eq!(read(&text), read(&format!("[{record}]")), "{record}");
+            let alone = [b"[{\"op\":\"\xff\"},", record.as_bytes(), b"]"].concat();
+            assert_eq!(read(text.as_bytes()), read(&alone), "{record}");
+        }
+    }
+
+    #[test]
+    fn text_reads_the_same_by_layouts_and_by_the_scanner() {
+        let shown = |decoded: &Decoded| {
+            let schema = decoded.rows.schema();
+            let names = schema.fields().iter().map(|field| field.name());
+            let cells: Vec<Vec<String>> = names.map(|name| column(decoded, name)).collect();
+            (cells, decoded.positions.clone(), new_columns(decoded))
+        };
+        let mut next = numbers(23);
+        let cases = cases();
+        for round in 0..200 {
+            let case = &cases[round % cases.len()];
+            let mut text = String::new();
+            for _ in 0..40 {
+                let record = match next(4) {
+                    0 => any_record(&mut next),
+                    _ => LAYOUTS[next(LAYOUTS.len())].to_string(),
+                };
+                // Names that no column takes, in an order of their own.
+                let more = [
+                    "",
+                    "",
+                    "\"new\":1,",
+                    "\"b\":\"x\",",
+                    "\"new\":2.5,\"c\":[null],",
+                ];
+                text.push_str(&record.replacen("\"id\"", &format!("{}\"id\"", more[next(5)]), 1));
+                text.push('\n');
+            }
+            let by_layouts = case.read(&text);
+            let mut by_scanner = case.read([text.as_bytes(), b"\xff"].concat());
+            by_scanner.rejects.pop();
+            assert_eq!(by_layouts.rejects, by_scanner.rejects);
+            assert_eq!(shown(&by_layouts), shown(&by_scanner));
         }
     }
 

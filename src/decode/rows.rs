@@ -110,6 +110,8 @@ pub(super) struct Rows<'a> {
     rejects: Vec<Reject>,
     arrivals: Vec<Arrival>,
     arrival_indices: HashMap<String, usize>,
+    /// Those that were met before the present record.
+    arrivals_kept: usize,
     slots: Vec<Cell<'a>>,
     leftovers: Vec<(String, String)>,
     arriving: Vec<(usize, DataType)>,
@@ -152,6 +154,7 @@ impl<'a> Rows<'a> {
             rejects: Vec::new(),
             arrivals: Vec::new(),
             arrival_indices: HashMap::new(),
+            arrivals_kept: 0,
             slots: vec![Cell::Null; fields.len()],
             leftovers: Vec::new(),
             arriving: Vec::new(),
@@ -399,6 +402,11 @@ impl<'a> Rows<'a> {
             let cell = std::mem::replace(slot, Cell::Null);
             self.columns.push(self.columns.root(index), cell);
         }
+        self.settle(position);
+    }
+
+    /// Ends a row whose values are in the columns: what no column took of it is kept where it belongs.
+    fn settle(&mut self, position: RowPosition) {
         if !self.leftovers.is_empty() {
             self.rescued.pad(self.positions.len());
             self.rescued.push(Cell::Text(self.rescued_json().into()));
@@ -417,6 +425,7 @@ impl<'a> Rows<'a> {
                 }
             }
         }
+        self.arrivals_kept = self.arrivals.len();
         self.positions.push(position);
         self.hand_on();
     }
@@ -450,6 +459,7 @@ impl<'a> Rows<'a> {
         self.slots.fill(Cell::Null);
         self.leftovers.clear();
         self.arriving.clear();
+        self.arrivals_kept = self.arrivals.len();
         if let Some(presence) = &mut self.presence {
             presence.clear();
         }

@@ -4,7 +4,7 @@
 //! else than a sound text between two values the record is left to the scanner.
 
 use super::gap::Gap;
-use super::{Ignored, Layouts, Opened, START, STEPS_MAX, State, Step, Target, open};
+use super::{Layouts, Opened, START, STEPS_MAX, State, Step, Target, Unknown, open};
 use crate::decode::escape::unescape;
 use crate::decode::rows::Rows;
 use crate::decode::token::{NESTING_MAX, Scanner};
@@ -15,7 +15,7 @@ const LEARNED_AT_ONCE: u64 = 64;
 /// A text between two values that is longer is not kept.
 const GAP_BYTES_MAX: usize = 4_096;
 /// So many names that no column takes are told apart.
-const IGNORED_MAX: usize = 1_024;
+const UNKNOWN_MAX: usize = 1_024;
 
 /// What a member of an object is for the columns.
 enum Member {
@@ -95,7 +95,7 @@ impl Layouts {
     /// The STRUCT column that the value of a state is a field of.
     fn inside(&self, state: State) -> Option<usize> {
         match state.checked_sub(1 + self.leaves.len()) {
-            Some(number) => self.ignored[number].inside,
+            Some(number) => self.unknown[number].inside,
             None => state.checked_sub(1).and_then(|place| self.parents[place]),
         }
     }
@@ -107,11 +107,11 @@ impl Layouts {
     }
 
     fn member(&mut self, name: &str, inside: Option<usize>, rows: &Rows<'_>) -> Option<Member> {
-        let (found, ignores) = match inside {
+        let (found, may_be_unknown) = match inside {
             None => {
                 let index = rows.index_of(name);
                 let place = index.map(|index| rows.columns.root(index));
-                (place.map(|place| (place, index)), rows.ignores_unknown())
+                (place.map(|place| (place, index)), true)
             }
             Some(place) => {
                 let field = rows.columns.field_of(place, name);
@@ -131,29 +131,29 @@ impl Layouts {
             };
             return (self.depth(Some(place)) <= NESTING_MAX).then_some(Member::Struct(opened));
         }
-        let number = self.ignored_number(name, inside, ignores)?;
-        Some(Member::Value(Target::Ignored(number)))
+        let number = self.unknown_number(name, inside, may_be_unknown)?;
+        Some(Member::Value(Target::Unknown(number)))
     }
 
-    fn ignored_number(
+    fn unknown_number(
         &mut self,
         name: &str,
         inside: Option<usize>,
-        ignores: bool,
+        may_be_unknown: bool,
     ) -> Option<usize> {
-        let is_known = |known: &Ignored| known.inside == inside && known.name == name;
-        let known = self.ignored.iter().position(is_known);
-        if known.is_some() || !ignores || self.ignored.len() == IGNORED_MAX {
+        let is_known = |known: &Unknown| known.inside == inside && known.name == name;
+        let known = self.unknown.iter().position(is_known);
+        if known.is_some() || !may_be_unknown || self.unknown.len() == UNKNOWN_MAX {
             return known;
         }
-        self.ignored.push(Ignored {
+        self.unknown.push(Unknown {
             inside,
             name: name.to_string(),
             depth: self.depth(inside),
             seen: 0,
         });
         self.steps.push(Vec::new());
-        Some(self.ignored.len() - 1)
+        Some(self.unknown.len() - 1)
     }
 
     /// Notes what stands between a value and the next one, or the end.

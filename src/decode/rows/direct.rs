@@ -71,6 +71,12 @@ impl<'a> Rows<'a> {
     /// Takes back what the columns have of the present record.
     pub(in crate::decode) fn forget(&mut self) {
         self.columns.truncate(self.positions.len());
+        self.leftovers.clear();
+        self.arriving.clear();
+        // Names are known in the order in which they are met, so one that is forgotten must not be.
+        for arrival in self.arrivals.drain(self.arrivals_kept..) {
+            self.arrival_indices.remove(&arrival.name);
+        }
         if let Some(presence) = &mut self.presence {
             presence.clear();
         }
@@ -91,7 +97,6 @@ impl<'a> Rows<'a> {
         if self.pushed < self.columns.count() {
             self.columns.complete(rows);
         }
-        self.positions.push(position);
-        self.hand_on();
+        self.settle(position);
     }
 }
