@@ -5,7 +5,7 @@
 //! costs less than to look each up.
 
 use crate::error::Result;
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
@@ -21,7 +21,7 @@ const SAMPLE_ROWS_MIN: usize = 64;
 /// A dictionary pays where no more than one of so many values is new.
 const DISTINCT_SHARE: usize = 4;
 
-/// Settings for the top-level columns of `rows` that are not nested; the others stay as they are.
+/// Settings for the columns of `rows` and the fields of their structs; those in lists and maps stay as they are.
 pub(super) fn by_column(
     mut properties: WriterPropertiesBuilder,
     rows: &RecordBatch,
@@ -32,19 +32,37 @@ pub(super) fn by_column(
     let step = rows.num_rows().div_ceil(SAMPLE_ROWS);
     let places: UInt32Array = (0..rows.num_rows() as u32).step_by(step).collect();
     for (field, column) in rows.schema().fields().iter().zip(rows.columns()) {
-        if field.data_type().is_nested() {
-            continue;
+        let path = vec![field.name().clone()];
+        properties = by_leaf(properties, path, &take(column, &places, None)?)?;
+    }
+    Ok(properties)
+}
+
+/// Settings for the values at `path`, of which `sample` has some.
+fn by_leaf(
+    mut properties: WriterPropertiesBuilder,
+    path: Vec<String>,
+    sample: &ArrayRef,
+) -> Result<WriterPropertiesBuilder> {
+    if let Some(parts) = sample.as_struct_opt() {
+        for (field, part) in parts.fields().iter().zip(parts.columns()) {
+            let path = [path.as_slice(), &[field.name().clone()]].concat();
+            properties = by_leaf(properties, path, part)?;
         }
-        let distinct = distinct(&take(column, &places, None)?)?;
-        let is_constant = distinct == 1 && is_whole_number(field.data_type());
-        if distinct * DISTINCT_SHARE <= places.len() && !is_constant {
-            continue;
-        }
-        let path = ColumnPath::from(vec![field.name().clone()]);
-        properties = properties.set_column_dictionary_enabled(path.clone(), false);
-        if is_whole_number(field.data_type()) {
-            properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-        }
+        return Ok(properties);
+    }
+    if sample.data_type().is_nested() {
+        return Ok(properties);
+    }
+    let distinct = distinct(sample)?;
+    let is_constant = distinct == 1 && is_whole_number(sample.data_type());
+    if distinct * DISTINCT_SHARE <= sample.len() && !is_constant {
+        return Ok(properties);
+    }
+    let path = ColumnPath::from(path);
+    properties = properties.set_column_dictionary_enabled(path.clone(), false);
+    if is_whole_number(sample.data_type()) {
+        properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
     Ok(properties)
 }
@@ -68,5 +86,68 @@ fn is_whole_number(data_type: &DataType) -> bool {
         | DataType::Timestamp(_, _) => true,
         DataType::Decimal128(digits, _) => *digits <= 18,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Int64Array, StringArray, StructArray};
+    use arrow::datatypes::Field;
+    use parquet::file::properties::WriterProperties;
+    use std::sync::Arc;
+
+    fn columns(rows: i64) -> [(&'static str, ArrayRef); 3] {
+        let numbers = (0..rows).map(|row| row * 7_919).collect::<Int64Array>();
+        let words = (0..rows).map(|row| Some(["new", "paid"][(row % 2) as usize]));
+        let texts = (0..rows).map(|row| Some(format!("text {row}")));
+        [
+            ("number", Arc::new(numbers)),
+            ("word", Arc::new(words.collect::<StringArray>())),
+            ("text", Arc::new(texts.collect::<StringArray>())),
+        ]
+    }
+
+    #[test]
+    fn fields_of_structs_are_encoded_like_columns() {
+        let part = |(name, column): (&str, ArrayRef)| {
+            let field = Field::new(name, column.data_type().clone(), true);
+            (Arc::new(field), column)
+        };
+        let inner = StructArray::from(columns(1_000).map(part).to_vec());
+        let outer = StructArray::from(vec![part(("inner", Arc::new(inner)))]);
+        let mut all = columns(1_000).to_vec();
+        all.push(("outer", Arc::new(outer)));
+        let rows = RecordBatch::try_from_iter(all).unwrap();
+        let properties = by_column(WriterProperties::builder(), &rows)
+            .unwrap()
+            .build();
+        for prefix in [&[][..], &["outer", "inner"]] {
+            let told = |name: &str| {
+                let path: Vec<String> = prefix
+                    .iter()
+                    .chain(&[name])
+                    .map(|part| part.to_string())
+                    .collect();
+                let path = ColumnPath::from(path);
+                (
+                    properties.dictionary_enabled(&path),
+                    properties.encoding(&path),
+                )
+            };
+            assert_eq!(told("number"), (false, Some(Encoding::DELTA_BINARY_PACKED)));
+            assert_eq!(told("word"), (true, None));
+            assert_eq!(told("text"), (false, None));
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_all_alike_need_no_dictionary() {
+        let alike: ArrayRef = Arc::new(Int64Array::from(vec![5; 200]));
+        let rows = RecordBatch::try_from_iter([("n", alike)]).unwrap();
+        let properties = by_column(WriterProperties::builder(), &rows)
+            .unwrap()
+            .build();
+        assert!(!properties.dictionary_enabled(&ColumnPath::from("n")));
     }
 }
