@@ -4,7 +4,7 @@
 #[path = "common/program.rs"]
 mod program;
 
-use program::{HINTS, Program, code, order, row, stderr};
+use program::{HINTS, Program, code, order, orders_silver, row, stderr};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -596,16 +596,7 @@ fn counters_tell_late_repeated_and_conflicting_events_of_keys_that_silver_does_n
         let program = Program::with("", settings);
         let counters = |name: &str, text: String| {
             program.drop_and_load(name, text);
-            let last = program.status()["last_batch"].clone();
-            [
-                "rows_inserted",
-                "rows_updated",
-                "rows_deleted",
-                "rows_late",
-                "rows_repeated",
-                "conflicts",
-            ]
-            .map(|name| last[name].as_i64().unwrap())
+            counters(&program)
         };
         counters(
             "1.jsonl",
@@ -628,6 +619,64 @@ fn counters_tell_late_repeated_and_conflicting_events_of_keys_that_silver_does_n
         );
         program.assert_sound();
     }
+}
+
+/// The counters of the last batch.
+fn counters(program: &Program) -> [i64; 6] {
+    let last = program.status()["last_batch"].clone();
+    [
+        "rows_inserted",
+        "rows_updated",
+        "rows_deleted",
+        "rows_late",
+        "rows_repeated",
+        "conflicts",
+    ]
+    .map(|name| last[name].as_i64().unwrap())
+}
+
+#[test]
+fn events_that_are_not_read_whole_are_counted_all_the_same() {
+    let mut seed = 5_u64;
+    let mut next = |below: i64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as i64 % below
+    };
+    let mut late = 0;
+    for settings in ["", "", "", "deletes = \"hard\""] {
+        // Whole numbers are sorted before their events are read, texts are not.
+        let [sifted, whole] = ["BIGINT", "STRING"].map(|key| {
+            let hints = HINTS.replace("order_id BIGINT", &format!("order_id {key}"));
+            assert!(hints.contains(&format!("order_id {key}")));
+            json_pipeline(&hints, "", &orders_silver(settings))
+        });
+        for batch in 0..4 {
+            let newest = 10 * (batch + 1);
+            let mut text = order("U", next(6), "new", 100, newest);
+            for _ in 0..20 {
+                let op = ["I", "U", "U", "D"][next(4) as usize];
+                let status = ["new", "paid"][next(2) as usize];
+                // Some stand among those of earlier batches.
+                let sequence = (newest - next(14)).max(0);
+                text += &order(op, next(6), status, 100, sequence);
+            }
+            for program in [&sifted, &whole] {
+                program.drop_and_load(&format!("{batch}.jsonl"), &text);
+            }
+            assert_eq!(counters(&sifted), counters(&whole), "{settings} {text}");
+            late += counters(&sifted)[3];
+            let without_quotes = |rows: Vec<String>| -> BTreeSet<String> {
+                rows.iter().map(|row| row.replace('"', "")).collect()
+            };
+            assert_eq!(
+                without_quotes(sifted.silver()),
+                without_quotes(whole.silver()),
+                "{settings} {text}"
+            );
+        }
+        sifted.assert_sound();
+    }
+    assert!(late > 20, "{late}");
 }
 
 #[test]

@@ -7,10 +7,12 @@ use super::changes::RowChanges;
 use super::compare::parts;
 use super::fold::Shape;
 use super::incoming::{Incoming, KeyParts};
-use super::merge::{self, Merge};
+use super::merge::{self, Decided, Merge};
 use super::plan::SilverPlan;
 use super::pool::{Comparators, EventPool};
+use super::refold;
 use super::scd1::Fates;
+use super::sift::{Hidden, brings_newer};
 use super::sweep::Keys;
 use super::truncates::{self, Truncates};
 use super::write::{Draft, WrittenPart};
@@ -19,7 +21,7 @@ use super::{newer, no_table};
 use crate::bronze::BronzeTable;
 use crate::change::Version;
 use crate::crash::CrashSwitch;
-use crate::delta::{AppTransaction, CommitOutcome, Table, VersionFiles};
+use crate::delta::{AppTransaction, CommitOutcome, DataFile, Table, VersionFiles};
 use crate::error::{Error, Result};
 use crate::parallel::in_parallel_elsewhere;
 use arrow::array::RecordBatch;
@@ -37,6 +39,8 @@ struct Work<'a> {
     truncates: &'a Truncates,
     /// The files that the version added.
     fresh: HashSet<&'a str>,
+    /// Their events that are not read, as they cannot show.
+    hidden: Option<&'a Hidden>,
     /// The version took rows away.
     replaces: bool,
 }
@@ -102,16 +106,9 @@ impl SilverTable {
         files: &VersionFiles,
     ) -> Result<(Draft, ApplyCounters)> {
         let fresh: HashSet<&str> = files.added.iter().map(|add| add.path.as_str()).collect();
-        let is_empty = self
-            .table
-            .as_ref()
-            .is_some_and(|table| table.row_count() == 0);
-        // A delete may leave no row, but its event is in bronze.
-        let is_all = is_empty
-            && bronze
-                .files()
-                .all(|file| fresh.contains(file.path.as_str()));
-        let incoming = Incoming::read(bronze, plan, files, is_all)?;
+        let is_sifted = |files: &[DataFile]| self.may_sift(bronze, plan, files);
+        let mut incoming = Incoming::read(bronze, plan, files, &is_sifted)?;
+        let hidden = incoming.take_hidden();
         let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
         let known = self.known_truncates(plan, comparators)?;
         let all = incoming.truncates(plan, comparators, &known)?;
@@ -129,6 +126,7 @@ impl SilverTable {
             comparators,
             truncates: &truncates,
             fresh,
+            hidden: hidden.as_ref(),
             replaces,
         };
         let draft = Draft::new(transaction, parts.count());
@@ -186,7 +184,16 @@ impl SilverTable {
         wants_keys: bool,
     ) -> Result<(RowChanges, FoldedPart)> {
         let pool = EventPool::new(work.plan, work.comparators, schema, rows, work.truncates)?;
-        let (changes, mut counters) = self.compute(work, &pool)?;
+        let Decided {
+            mut changes,
+            mut counters,
+            open,
+        } = self.compute(work, &pool, work.hidden)?;
+        if !open.is_empty() {
+            let whole = self.fold_whole(work, schema, &pool, &open)?;
+            counters.add(&whole.counters);
+            changes = changes.and(whole.changes)?;
+        }
         counters.rows_left_out += pool.left_out;
         let groups = if wants_keys { pool.groups.len() } else { 0 };
         let keys = (0..groups).map(|group| Box::from(pool.key(group)));
@@ -195,6 +202,32 @@ impl SilverTable {
             keys: keys.collect(),
         };
         Ok((changes, part))
+    }
+
+    /// Folds all new events of some groups of `pool`, the hidden ones among them.
+    fn fold_whole(
+        &self,
+        work: &Work<'_>,
+        schema: &SchemaRef,
+        pool: &EventPool,
+        groups: &[usize],
+    ) -> Result<Decided> {
+        let keys = merge::keys_of(work.plan, pool, groups)?;
+        let fields = schema.fields().iter();
+        let columns: Vec<String> = fields.map(|field| field.name().clone()).collect();
+        let mut files = refold::candidates(work.bronze, work.plan, &keys);
+        files.retain(|file| work.fresh.contains(file.path.as_str()));
+        let rows = refold::rows_of_files(
+            work.bronze,
+            &files,
+            work.plan,
+            work.comparators,
+            &keys,
+            &columns,
+        )?;
+        let whole = EventPool::new(work.plan, work.comparators, schema, rows, work.truncates)?;
+        // Rows that are no events were counted with the others.
+        self.compute(work, &whole, None)
     }
 
     /// Folds many parts on all cores, and writes what each changes; in the order of the parts.
@@ -239,7 +272,7 @@ impl SilverTable {
         let table = self.table.as_ref().ok_or_else(no_table)?;
         let none = vec![RecordBatch::new_empty(schema.clone())];
         let pool = EventPool::new(work.plan, work.comparators, schema, none, work.truncates)?;
-        let merge = self.merge(work, &pool)?;
+        let merge = self.merge(work, &pool, None)?;
         for file in table.files() {
             let changes = merge.sweep(file, seen)?;
             counters.add(&merge::counted(&changes, Fates::default()));
@@ -259,13 +292,13 @@ impl SilverTable {
         let mut counters = ApplyCounters::default();
         while let Some(rows) = parts_of_events.next()? {
             let pool = EventPool::new(work.plan, work.comparators, schema, rows, work.truncates)?;
-            let (_, counted) = self.compute(work, &pool)?;
+            let decided = self.compute(work, &pool, None)?;
             counters.rows_left_out += pool.left_out;
             counters.add(&ApplyCounters {
                 rows_inserted: 0,
                 rows_updated: 0,
                 rows_deleted: 0,
-                ..counted
+                ..decided.counters
             });
         }
         let table = self.table.as_ref().ok_or_else(no_table)?;
@@ -305,17 +338,46 @@ impl SilverTable {
         }
     }
 
-    fn compute(&self, work: &Work<'_>, pool: &EventPool) -> Result<(RowChanges, ApplyCounters)> {
-        let merge = self.merge(work, pool)?;
-        match (work.plan.shape, work.replaces) {
-            (Shape::Flagged | Shape::Bare, false) => merge.decide_all(),
-            (Shape::Flagged | Shape::Bare, true) => merge.refold_all(),
-            (Shape::History, false) => merge.decide_history(),
-            (Shape::History, true) => merge.refold_history(),
-        }
+    /// What the events of `pool` do, and `hidden` ones that are not in it.
+    fn compute(
+        &self,
+        work: &Work<'_>,
+        pool: &EventPool,
+        hidden: Option<&Hidden>,
+    ) -> Result<Decided> {
+        let merge = self.merge(work, pool, hidden)?;
+        let (changes, counters) = match (work.plan.shape, work.replaces) {
+            (Shape::Flagged | Shape::Bare, false) => return merge.decide_all(),
+            (Shape::Flagged | Shape::Bare, true) => merge.refold_all()?,
+            (Shape::History, false) => merge.decide_history()?,
+            (Shape::History, true) => merge.refold_history()?,
+        };
+        Ok(Decided {
+            changes,
+            counters,
+            open: Vec::new(),
+        })
     }
 
-    fn merge<'a>(&'a self, work: &'a Work<'_>, pool: &'a EventPool) -> Result<Merge<'a>> {
+    /// Whether only those of the events of `files`, which a version added, need be read that may show.
+    fn may_sift(&self, bronze: &Table, plan: &SilverPlan, files: &[DataFile]) -> bool {
+        let Some(table) = &self.table else {
+            return false;
+        };
+        // The events of some keys are read once more, from the files that bronze has now.
+        let are_there = files.iter().all(|file| bronze.file(&file.path).is_some());
+        let is_first = table.row_count() == 0 && bronze.file_count() == files.len();
+        // Where a delete leaves no row, an event before a hidden one may be in bronze alone.
+        let shows_all = plan.shape == Shape::Flagged && !plan.has_truncates();
+        are_there && (is_first || (shows_all && brings_newer(table, plan, files)))
+    }
+
+    fn merge<'a>(
+        &'a self,
+        work: &'a Work<'_>,
+        pool: &'a EventPool,
+        hidden: Option<&'a Hidden>,
+    ) -> Result<Merge<'a>> {
         Ok(Merge {
             silver: self.table.as_ref().ok_or_else(no_table)?,
             schema: self.target_schema(work.plan),
@@ -329,6 +391,7 @@ impl SilverTable {
             pool,
             truncates: work.truncates,
             fresh: &work.fresh,
+            hidden,
         })
     }
 }

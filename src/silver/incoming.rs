@@ -8,7 +8,7 @@ use crate::silver::fold::prefix;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::Comparators;
 use crate::silver::refold;
-use crate::silver::sift::{KeptRows, sift};
+use crate::silver::sift::{Hidden, KeptRows, Sifted, sift};
 use crate::silver::truncates::Truncates;
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{filter_record_batch, take_record_batch};
@@ -44,6 +44,8 @@ pub(super) struct Incoming<'b> {
     files: Vec<DataFile>,
     /// The rows that count, where that was looked for.
     kept: Option<KeptRows>,
+    /// The others.
+    hidden: Option<Hidden>,
     /// The rows, where they are few enough to be in memory at once.
     held: Option<Vec<RecordBatch>>,
     /// The version took rows away: only all events of their keys can tell.
@@ -51,12 +53,13 @@ pub(super) struct Incoming<'b> {
 }
 
 impl<'b> Incoming<'b> {
-    /// Reads the files that a version added and removed. `is_all` says that no other event of their keys is known.
+    /// Reads the files that a version added and removed; all of their rows, or where `is_sifted` says so of the files that
+    /// it added, those that count.
     pub(super) fn read(
         bronze: &'b Table,
         plan: &SilverPlan,
         files: &VersionFiles,
-        is_all: bool,
+        is_sifted: &dyn Fn(&[DataFile]) -> bool,
     ) -> Result<Incoming<'b>> {
         let added = files.added.iter().map(|add| bronze.data_file(add.clone()));
         let removed = files
@@ -68,11 +71,16 @@ impl<'b> Incoming<'b> {
             schema: refold::event_schema(bronze),
             files: added.chain(removed).collect::<Result<_>>()?,
             kept: None,
+            hidden: None,
             held: None,
             replaces: !files.removed.is_empty(),
         };
-        if is_all && !incoming.replaces {
-            incoming.kept = sift(bronze, plan, &incoming.schema, &incoming.files)?;
+        if !incoming.replaces
+            && is_sifted(&incoming.files)
+            && let Some(sifted) = sift(bronze, plan, &incoming.schema, &incoming.files)?
+        {
+            let Sifted { kept, hidden } = sifted;
+            (incoming.kept, incoming.hidden) = (Some(kept), Some(hidden));
         }
         if incoming.events() <= HELD_EVENTS_MAX {
             let all = in_parallel(incoming.files.len(), |file| {
@@ -86,6 +94,11 @@ impl<'b> Incoming<'b> {
             incoming.held = Some(all.into_iter().flatten().collect());
         }
         Ok(incoming)
+    }
+
+    /// The events that are not read, if some are not.
+    pub(super) fn take_hidden(&mut self) -> Option<Hidden> {
+        self.hidden.take()
     }
 
     fn events(&self) -> usize {

@@ -14,6 +14,7 @@ use crate::silver::plan::SilverPlan;
 use crate::silver::pool::{self, Comparators, EventPool};
 use crate::silver::refold::{self, KeySet};
 use crate::silver::scd1::{self, Decision, Fates, OldRow, Standing};
+use crate::silver::sift::Hidden;
 use crate::silver::truncates::Truncates;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::datatypes::SchemaRef;
@@ -44,11 +45,21 @@ pub(super) struct Merge<'a> {
     pub truncates: &'a Truncates,
     /// The files of bronze that the new events came with.
     pub fresh: &'a HashSet<&'a str>,
+    /// New events that are not in the pool, and cannot show.
+    pub hidden: Option<&'a Hidden>,
+}
+
+/// What new events do, but for those of some keys.
+pub(super) struct Decided {
+    pub(super) changes: RowChanges,
+    pub(super) counters: ApplyCounters,
+    /// Groups of which hidden events count; nothing is decided or counted of them.
+    pub(super) open: Vec<usize>,
 }
 
 impl Merge<'_> {
     /// The fast path, with the exact one where it is needed.
-    pub(super) fn decide_all(&self) -> Result<(RowChanges, ApplyCounters)> {
+    pub(super) fn decide_all(&self) -> Result<Decided> {
         let located = self.locate()?;
         let met = self.read_met(&located)?;
         let columns = pool::joined(&self.pool.columns, &met.columns)?;
@@ -58,7 +69,12 @@ impl Merge<'_> {
         let mut fates = Fates::default();
         let (mut inserts, mut updates, mut refolds) = (Vec::new(), Vec::new(), Vec::new());
         let mut removed = Vec::new();
+        let mut open = Vec::new();
         for (group, &has_newer) in newer.iter().enumerate() {
+            if self.counts_hidden(group, &located) {
+                open.push(group);
+                continue;
+            }
             let events = self.pool.events(group);
             count_repeats(self.pool, events, &fold.same, &mut fates);
             let Some(hit) = located.hits[group] else {
@@ -98,8 +114,19 @@ impl Merge<'_> {
             self.refolded(&refolds, &met, &|group| !located(&group))?;
         fates.add(fates_of_unseen);
         let changes = changes.and(refolded)?;
-        let counters = counted(&changes, fates);
-        Ok((changes, counters))
+        Ok(Decided {
+            counters: counted(&changes, fates),
+            changes,
+            open,
+        })
+    }
+
+    /// Whether events of the group that are not in the pool may be late or repeat the row that is there.
+    fn counts_hidden(&self, group: usize, located: &Located) -> bool {
+        let (Some(hidden), Some(hit)) = (self.hidden, &located.hits[group]) else {
+            return false;
+        };
+        hidden.reaches(self.pool.key(group), located.sequence(hit).data())
     }
 
     /// Silver shows the last event of a key, unless it may have been a hard delete.

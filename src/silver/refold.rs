@@ -75,6 +75,18 @@ pub fn rows_of(
     columns: &[String],
 ) -> Result<Vec<RecordBatch>> {
     let files = candidates(table, plan, keys);
+    rows_of_files(table, &files, plan, comparators, keys, columns)
+}
+
+/// The same of some files alone.
+pub fn rows_of_files(
+    table: &Table,
+    files: &[&DataFile],
+    plan: &SilverPlan,
+    comparators: &Comparators,
+    keys: &KeySet<'_>,
+    columns: &[String],
+) -> Result<Vec<RecordBatch>> {
     let parts = in_parallel(files.len(), |file| {
         rows_in(table, files[file], plan, comparators, keys, columns)
     })?;
@@ -179,7 +191,8 @@ fn equals_one_of(columns: &[ArrayRef], keys: &[ArrayRef]) -> Option<BooleanArray
     Some(holds)
 }
 
-fn candidates<'a>(table: &'a Table, plan: &SilverPlan, keys: &KeySet<'_>) -> Vec<&'a DataFile> {
+/// The files that may hold rows of `keys`, as their statistics tell.
+pub fn candidates<'a>(table: &'a Table, plan: &SilverPlan, keys: &KeySet<'_>) -> Vec<&'a DataFile> {
     let ranges: Vec<ColumnRange> = match keys {
         KeySet::Some { columns, .. } => {
             let named = plan.keys.iter().zip(columns);

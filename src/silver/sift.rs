@@ -1,8 +1,11 @@
-//! Finds the events of a large version of bronze that cannot show in an empty silver, so that only the others are read whole.
+//! Finds the events of a large version of bronze that cannot show in silver, so that only the others are read whole.
 //!
 //! An upsert sets every column, unless the settings say otherwise, and nothing below it shows above it. So of the events of a
 //! key those count that stand at the sequence of its last such event or above. Those of equal sequence are kept too, wherever
 //! they stand: they are counted. Keys, sequences and operations alone are read for that.
+//!
+//! What became of the hidden events is to be counted where silver has a row of their key: none of them is late if the lowest
+//! stands above that row, and otherwise all events of the key are read after all.
 
 use crate::delta::{DataFile, Table};
 use crate::error::{Error, Result};
@@ -16,9 +19,9 @@ use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef,
     TimeUnit, TimestampMicrosecondType,
 };
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering as Access};
 
 /// Smaller versions are folded whole.
 const SIFTED_EVENTS_MIN: usize = if cfg!(debug_assertions) { 4 } else { 200_000 };
@@ -34,15 +37,38 @@ const BUCKETS: usize = 64;
 /// For each file, which of its live rows are to be read, in their order.
 pub(super) type KeptRows = Vec<BooleanBuffer>;
 
+/// Which events of a version are to be read whole.
+pub(super) struct Sifted {
+    pub(super) kept: KeptRows,
+    pub(super) hidden: Hidden,
+}
+
+/// The events that are not.
+pub(super) struct Hidden {
+    key: Packing,
+    sequence: Packing,
+    /// Of each bucket the keys that have some, ascending, with the lowest of their sequences.
+    lowest: Vec<Vec<(u128, u128)>>,
+}
+
+impl Hidden {
+    /// Whether there is one of this key at this sequence or below. Both are rows of a comparator.
+    pub(super) fn reaches(&self, key: &[u8], sequence: &[u8]) -> bool {
+        let key = self.key.of_row(key);
+        let bucket = &self.lowest[bucket_of(key)];
+        bucket
+            .binary_search_by_key(&key, |(key, _)| *key)
+            .is_ok_and(|place| bucket[place].1 <= self.sequence.of_row(sequence))
+    }
+}
+
 /// The rows of `files`, which a version added, that silver must see; `None` where all of them are to be seen.
-///
-/// Only for a silver without rows, and for a bronze in which no other event of these keys may be.
 pub(super) fn sift(
     bronze: &Table,
     plan: &SilverPlan,
     schema: &SchemaRef,
     files: &[DataFile],
-) -> Result<Option<KeptRows>> {
+) -> Result<Option<Sifted>> {
     let rows: Vec<usize> = files.iter().map(row_count).collect();
     let is_sifted = plan.shape != Shape::History && !plan.snapshots && !plan.is_partial();
     if !is_sifted || rows.iter().sum::<usize>() < SIFTED_EVENTS_MIN {
@@ -64,14 +90,38 @@ pub(super) fn sift(
         kept: rows.iter().map(|&rows| all_of(rows)).collect(),
     };
     let is_short = |packing: &Packing| packing.bits <= 64;
-    match (is_short(&sift.key), is_short(&sift.sequence)) {
+    let lowest = match (is_short(&sift.key), is_short(&sift.sequence)) {
         (true, true) => sift.run::<u64, u64>(&rows)?,
         (true, false) => sift.run::<u64, u128>(&rows)?,
         (false, true) => sift.run::<u128, u64>(&rows)?,
         (false, false) => sift.run::<u128, u128>(&rows)?,
-    }
+    };
     let kept = sift.kept.into_iter().zip(rows);
-    Ok(Some(kept.map(|(words, rows)| bits(words, rows)).collect()))
+    Ok(Some(Sifted {
+        kept: kept.map(|(words, rows)| bits(words, rows)).collect(),
+        hidden: Hidden {
+            key: sift.key,
+            sequence: sift.sequence,
+            lowest,
+        },
+    }))
+}
+
+/// Whether most rows of `files` are in files that reach beyond all of silver: else many events are late, and each is to be
+/// looked at.
+pub(super) fn brings_newer(silver: &Table, plan: &SilverPlan, files: &[DataFile]) -> bool {
+    let name = plan.columns[plan.sequence[0]].name();
+    let is_newer = |file: &&DataFile| {
+        let Some((_, newest)) = file.range(name) else {
+            return false;
+        };
+        silver.files().all(|of_silver| {
+            let known = of_silver.range(name);
+            known.is_some_and(|(_, known)| known.compare(newest) == Some(Ordering::Less))
+        })
+    };
+    let newer: usize = files.iter().filter(is_newer).map(row_count).sum();
+    newer * 2 >= files.iter().map(row_count).sum()
 }
 
 fn row_count(file: &DataFile) -> usize {
@@ -134,26 +184,41 @@ impl<K: Number, S: Number> Entry<K, S> {
 type Buckets<K, S> = Vec<Vec<Entry<K, S>>>;
 
 impl Sift<'_> {
-    /// Takes the bits of rows that cannot show out of `kept`.
-    fn run<K: Number, S: Number>(&self, rows: &[usize]) -> Result<()> {
+    /// Takes the bits of rows that cannot show out of `kept`; gives the lowest of them for each key, by buckets.
+    fn run<K: Number, S: Number>(&self, rows: &[usize]) -> Result<Vec<Vec<(u128, u128)>>> {
         let is_placed = self.files.len() < 1 << 24 && rows.iter().all(|&rows| rows < 1 << 39);
         let bytes = rows.iter().sum::<usize>() * size_of::<Entry<K, S>>();
         let passes = bytes.div_ceil(ENTRY_BYTES_MAX).clamp(1, BUCKETS);
         if !is_placed {
             return Err(Error::bug("a version of bronze has too many rows to sift"));
         }
+        let mut lowest = vec![Vec::new(); BUCKETS];
         for pass in 0..passes {
             let files = in_parallel(self.files.len(), |file| {
                 self.entries::<K, S>(file, pass, passes)
             })?;
-            in_parallel(BUCKETS.div_ceil(passes), |bucket| {
+            let of_pass = in_parallel(BUCKETS.div_ceil(passes), |bucket| {
                 let of_files = files.iter().filter_map(|buckets| buckets.get(bucket));
                 let mut entries: Vec<Entry<K, S>> = of_files.flatten().copied().collect();
-                drop_hidden(&mut entries, |entry| self.drop_row(entry));
-                Ok(())
+                let mut lowest: Vec<(u128, u128)> = Vec::new();
+                drop_hidden(&mut entries, |entry| {
+                    self.drop_row(entry);
+                    let (key, sequence) = (entry.key.wide(), entry.sequence.wide());
+                    // Those of a key come in falling order.
+                    match lowest.last_mut() {
+                        Some(last) if last.0 == key => last.1 = sequence,
+                        _ => lowest.push((key, sequence)),
+                    }
+                });
+                Ok(lowest)
             })?;
+            for (place, of_bucket) in of_pass.into_iter().enumerate() {
+                if let Some(bucket) = lowest.get_mut(place * passes + pass) {
+                    *bucket = of_bucket;
+                }
+            }
         }
-        Ok(())
+        Ok(lowest)
     }
 
     /// The entries of one file, in every `passes`th bucket from `pass` on.
@@ -197,7 +262,7 @@ impl Sift<'_> {
 
     fn drop_row<K: Number, S: Number>(&self, entry: &Entry<K, S>) {
         let (word, bit) = (entry.row() / 64, entry.row() % 64);
-        self.kept[entry.file()][word].fetch_and(!(1 << bit), Ordering::Relaxed);
+        self.kept[entry.file()][word].fetch_and(!(1 << bit), Access::Relaxed);
     }
 }
 
@@ -238,17 +303,24 @@ fn bits(words: Box<[AtomicU64]>, rows: usize) -> BooleanBuffer {
 /// A key or a sequence as a number.
 trait Number: Copy + Ord + Send + Sync {
     fn from_wide(wide: u128) -> Self;
+    fn wide(self) -> u128;
 }
 
 impl Number for u64 {
     fn from_wide(wide: u128) -> u64 {
         wide as u64
     }
+    fn wide(self) -> u128 {
+        self.into()
+    }
 }
 
 impl Number for u128 {
     fn from_wide(wide: u128) -> u128 {
         wide
+    }
+    fn wide(self) -> u128 {
+        self
     }
 }
 
@@ -288,6 +360,22 @@ impl Packing {
     }
 }
 
+impl Packing {
+    /// The same number from a row of a comparator, in which each column has one byte before its own, highest first.
+    fn of_row(&self, row: &[u8]) -> u128 {
+        let mut rest = row;
+        let mut packed: u128 = 0;
+        for &width in &self.widths {
+            let (value, behind) = rest[1..].split_at(width as usize / 8);
+            for byte in value {
+                packed = packed << 8 | u128::from(*byte);
+            }
+            rest = behind;
+        }
+        packed
+    }
+}
+
 /// The bits of a type of whole numbers or times.
 fn width(data_type: &DataType) -> Option<u32> {
     match data_type {
@@ -323,6 +411,7 @@ fn each_number(column: &ArrayRef, mut take: impl FnMut(usize, i128)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::silver::pool::Comparable;
     use arrow::array::{Decimal128Array, Int16Array, Int64Array, TimestampMicrosecondArray};
     use std::sync::Arc;
 
@@ -393,6 +482,65 @@ mod tests {
             let expected: BTreeSet<usize> = (0..events.len()).filter(is_hidden).collect();
             assert_eq!(hidden(&events), expected, "{events:?}");
         }
+    }
+
+    #[test]
+    fn rows_of_a_comparator_make_the_same_numbers() {
+        let columns: [ArrayRef; 7] = [
+            Arc::new(arrow::array::Int8Array::from(vec![-128, -1, 0, 127])),
+            Arc::new(Int16Array::from(vec![-3, 5, 0, i16::MAX])),
+            Arc::new(arrow::array::Int32Array::from(vec![i32::MIN, 5, 0, -9])),
+            Arc::new(arrow::array::Date32Array::from(vec![-1, 20_000, 0, 9])),
+            Arc::new(Int64Array::from(vec![i64::MIN, 7, -7, i64::MAX])),
+            Arc::new(TimestampMicrosecondArray::from(vec![-5, 0, 1, i64::MAX])),
+            Arc::new(Decimal128Array::from(vec![i128::MIN, -1, 0, i128::MAX])),
+        ];
+        let check = |columns: &[ArrayRef]| {
+            let types: Vec<DataType> = columns
+                .iter()
+                .map(|column| column.data_type().clone())
+                .collect();
+            let widths: Vec<u32> = types.iter().map(|kind| width(kind).unwrap()).collect();
+            let packing = Packing {
+                bits: widths.iter().sum(),
+                widths,
+            };
+            let rows = Comparable::new(&types).unwrap().rows(columns).unwrap();
+            let (packed, _) = packing.pack(columns);
+            for (row, packed) in packed.into_iter().enumerate() {
+                assert_eq!(packing.of_row(rows.row(row).data()), packed, "{types:?}");
+            }
+        };
+        columns.chunks(1).for_each(check);
+        check(&columns[..4]);
+        check(&[columns[4].clone(), columns[5].clone()]);
+    }
+
+    #[test]
+    fn hidden_events_reach_what_stands_at_the_lowest_or_above() {
+        let narrow = || Packing {
+            widths: vec![64],
+            bits: 64,
+        };
+        let comparator = Comparable::new(&[DataType::Int64]).unwrap();
+        let row = |number: i64| {
+            let column: ArrayRef = Arc::new(Int64Array::from(vec![number]));
+            let rows = comparator.rows(&[column]).unwrap();
+            rows.row(0).owned()
+        };
+        let packed = |number: i64| narrow().of_row(row(number).row().data());
+        let mut lowest = vec![Vec::new(); BUCKETS];
+        lowest[bucket_of(packed(-4))].push((packed(-4), packed(10)));
+        let hidden = Hidden {
+            key: narrow(),
+            sequence: narrow(),
+            lowest,
+        };
+        let reaches = |key: i64, sequence: i64| {
+            hidden.reaches(row(key).row().data(), row(sequence).row().data())
+        };
+        assert!(reaches(-4, 10) && reaches(-4, 11));
+        assert!(!reaches(-4, 9) && !reaches(4, 10));
     }
 
     #[test]

@@ -256,7 +256,8 @@ fn orders_source(source: &str) -> String {
     format!("format = \"json\"\nschema_hints = \"{HINTS}\"\n{source}")
 }
 
-fn orders_silver(silver: &str) -> String {
+/// The settings of silver for orders, with others behind them.
+pub(crate) fn orders_silver(silver: &str) -> String {
     format!(
         r#"keys = ["order_id"]
 sequence_by = ["seq"]
