@@ -126,7 +126,7 @@ fn read_batches<R: ChunkReader + 'static>(
     mask: ProjectionMask,
     rows_max: usize,
 ) -> Result<Vec<RecordBatch>, FileFault> {
-    let reader = CheckedPages(reader);
+    let reader = CheckedPages::new(reader);
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, metadata);
     let reader = builder
         .with_batch_size(BATCH_ROWS.min(rows_max))
@@ -274,6 +274,7 @@ mod tests {
     use arrow::datatypes::*;
     use parquet::arrow::ArrowWriter;
     use parquet::data_type::{Int96, Int96Type};
+    use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
     use std::sync::Arc;
@@ -369,6 +370,55 @@ mod tests {
         )]);
         let damaged = [&whole[..4], &[0; 64], &whole[68..]].concat();
         assert_eq!(case("c INT").fault(damaged).0, ParkReason::Unreadable);
+    }
+
+    #[test]
+    fn lists_and_maps_over_many_pages_are_read_whole() {
+        use parquet::basic::{Compression, ZstdLevel};
+        let mut next = numbers(3);
+        let mut lists = ListBuilder::new(Int64Builder::new());
+        let mut maps = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
+        let mut expected = Vec::new();
+        for row in 0..3_000 {
+            let values: Vec<i64> = (0..next(4)).map(|_| next(1 << 40) as i64).collect();
+            for value in &values {
+                lists.values().append_value(*value);
+            }
+            lists.append(true);
+            maps.keys().append_value(format!("k{row}"));
+            maps.values().append_value(next(1 << 40) as i64);
+            maps.append(true).unwrap();
+            expected.push(values);
+        }
+        let (lists, maps): (ArrayRef, ArrayRef) =
+            (Arc::new(lists.finish()), Arc::new(maps.finish()));
+        let batch =
+            RecordBatch::try_from_iter([("c", lists.clone()), ("m", maps.clone())]).unwrap();
+        let zstd = Compression::ZSTD(ZstdLevel::try_new(1).unwrap());
+        for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, zstd] {
+            let properties = WriterProperties::builder()
+                .set_compression(compression)
+                .set_dictionary_enabled(false)
+                .set_write_batch_size(16)
+                .set_data_page_row_count_limit(50)
+                .build();
+            let mut writer =
+                ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+            writer.write(&batch).unwrap();
+            let bytes = writer.into_inner().unwrap();
+            let decoded = case("c ARRAY<BIGINT>, m MAP<STRING, BIGINT>").read(bytes);
+            let read = decoded.rows.column_by_name("c").unwrap().as_list::<i32>();
+            let read: Vec<Vec<i64>> = (0..read.len())
+                .map(|row| {
+                    read.value(row)
+                        .as_primitive::<Int64Type>()
+                        .values()
+                        .to_vec()
+                })
+                .collect();
+            assert_eq!(read, expected, "{compression:?}");
+            assert_eq!(decoded.rows.column_by_name("m").unwrap().len(), 3_000);
+        }
     }
 
     /// A list of two thousand million booleans, under a field that nobody knows, and the end of the fields.

@@ -8,6 +8,8 @@
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
+use std::io::{self, Read};
+use std::sync::Arc;
 
 /// Values may nest this deep.
 const DEPTH_MAX: usize = 32;
@@ -214,7 +216,13 @@ pub(super) fn check_footer(reader: &impl ChunkReader) -> Result<()> {
 }
 
 /// A file whose page headers are checked when they are about to be read.
-pub(super) struct CheckedPages<R>(pub(super) R);
+pub(super) struct CheckedPages<R>(Arc<R>);
+
+impl<R> CheckedPages<R> {
+    pub(super) fn new(reader: R) -> Self {
+        CheckedPages(Arc::new(reader))
+    }
+}
 
 impl<R: Length> Length for CheckedPages<R> {
     fn len(&self) -> u64 {
@@ -223,24 +231,55 @@ impl<R: Length> Length for CheckedPages<R> {
 }
 
 impl<R: ChunkReader> ChunkReader for CheckedPages<R> {
-    type T = R::T;
+    type T = HeaderReader<R>;
 
-    /// The library reads nothing but page headers in this way.
+    /// The library reads nothing but page headers in this way, but it also asks for a reader where it knows the header
+    /// already, and then the data of the page stands there.
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        let behind = usize::try_from(self.0.len().saturating_sub(start))?;
-        let mut window = WINDOW_BYTES;
-        loop {
-            let bytes = self.0.get_bytes(start, window.min(behind))?;
-            match check(&bytes, PAGE) {
-                Err(Fault::Cut) if window < behind => window = window.saturating_mul(16),
-                Ok(()) => return self.0.get_read(start),
-                Err(Fault::Cut | Fault::Wrong) => return Err(refused("header of a page")),
-            }
-        }
+        Ok(HeaderReader {
+            file: Arc::clone(&self.0),
+            start,
+            opened: None,
+        })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         self.0.get_bytes(start, length)
+    }
+}
+
+/// Reads from a place of a file on, where a page header must stand if anything is read.
+pub(super) struct HeaderReader<R: ChunkReader> {
+    file: Arc<R>,
+    start: u64,
+    opened: Option<R::T>,
+}
+
+impl<R: ChunkReader> Read for HeaderReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let opened = match &mut self.opened {
+            Some(opened) => opened,
+            none => {
+                check_page(self.file.as_ref(), self.start).map_err(io::Error::other)?;
+                let reader = self.file.get_read(self.start).map_err(io::Error::other)?;
+                none.insert(reader)
+            }
+        };
+        opened.read(buffer)
+    }
+}
+
+/// Checks the page header at a place.
+fn check_page(file: &impl ChunkReader, start: u64) -> Result<()> {
+    let behind = usize::try_from(file.len().saturating_sub(start))?;
+    let mut window = WINDOW_BYTES;
+    loop {
+        let bytes = file.get_bytes(start, window.min(behind))?;
+        match check(&bytes, PAGE) {
+            Err(Fault::Cut) if window < behind => window = window.saturating_mul(16),
+            Ok(()) => return Ok(()),
+            Err(Fault::Cut | Fault::Wrong) => return Err(refused("header of a page")),
+        }
     }
 }
 
