@@ -7,18 +7,17 @@
 //! What became of the hidden events is to be counted where silver has a row of their key: none of them is late if the lowest
 //! stands above that row, and otherwise all events of the key are read after all.
 
+mod packing;
+
 use crate::delta::{DataFile, Table};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::events::{EventClassifier, EventKind};
 use crate::parallel::in_parallel;
 use crate::silver::fold::Shape;
 use crate::silver::plan::SilverPlan;
-use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{BooleanBuffer, Buffer};
-use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef,
-    TimeUnit, TimestampMicrosecondType,
-};
+use arrow::datatypes::SchemaRef;
+use packing::{Number, Packing};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering as Access};
@@ -33,6 +32,9 @@ const ENTRY_BYTES_MAX: usize = if cfg!(debug_assertions) {
 };
 /// Events are sorted in so many buckets by their keys.
 const BUCKETS: usize = 64;
+/// The place of an event in a version is known by so many bits for the file, so many for the row, and one more.
+const FILES_MAX: usize = 1 << 24;
+const ROWS_MAX: usize = 1 << 39;
 
 /// For each file, which of its live rows are to be read, in their order.
 pub(super) type KeptRows = Vec<BooleanBuffer>;
@@ -71,13 +73,15 @@ pub(super) fn sift(
 ) -> Result<Option<Sifted>> {
     let rows: Vec<usize> = files.iter().map(row_count).collect();
     let is_sifted = plan.shape != Shape::History && !plan.snapshots && !plan.is_partial();
-    if !is_sifted || rows.iter().sum::<usize>() < SIFTED_EVENTS_MIN {
+    let fits = files.len() < FILES_MAX && rows.iter().all(|&rows| rows < ROWS_MAX);
+    if !is_sifted || !fits || rows.iter().sum::<usize>() < SIFTED_EVENTS_MIN {
         return Ok(None);
     }
-    let (Some(key), Some(sequence)) = (
-        Packing::of(plan, &plan.keys),
-        Packing::of(plan, &plan.sequence),
-    ) else {
+    let packing = |places: &[usize]| {
+        let types = places.iter().map(|&place| plan.columns[place].data_type());
+        Packing::of(types)
+    };
+    let (Some(key), Some(sequence)) = (packing(&plan.keys), packing(&plan.sequence)) else {
         return Ok(None);
     };
     let sift = Sift {
@@ -186,12 +190,8 @@ type Buckets<K, S> = Vec<Vec<Entry<K, S>>>;
 impl Sift<'_> {
     /// Takes the bits of rows that cannot show out of `kept`; gives the lowest of them for each key, by buckets.
     fn run<K: Number, S: Number>(&self, rows: &[usize]) -> Result<Vec<Vec<(u128, u128)>>> {
-        let is_placed = self.files.len() < 1 << 24 && rows.iter().all(|&rows| rows < 1 << 39);
         let bytes = rows.iter().sum::<usize>() * size_of::<Entry<K, S>>();
         let passes = bytes.div_ceil(ENTRY_BYTES_MAX).clamp(1, BUCKETS);
-        if !is_placed {
-            return Err(Error::bug("a version of bronze has too many rows to sift"));
-        }
         let mut lowest = vec![Vec::new(); BUCKETS];
         for pass in 0..passes {
             let files = in_parallel(self.files.len(), |file| {
@@ -300,119 +300,12 @@ fn bits(words: Box<[AtomicU64]>, rows: usize) -> BooleanBuffer {
     BooleanBuffer::new(Buffer::from_vec(words), 0, rows)
 }
 
-/// A key or a sequence as a number.
-trait Number: Copy + Ord + Send + Sync {
-    fn from_wide(wide: u128) -> Self;
-    fn wide(self) -> u128;
-}
-
-impl Number for u64 {
-    fn from_wide(wide: u128) -> u64 {
-        wide as u64
-    }
-    fn wide(self) -> u128 {
-        self.into()
-    }
-}
-
-impl Number for u128 {
-    fn from_wide(wide: u128) -> u128 {
-        wide
-    }
-    fn wide(self) -> u128 {
-        self
-    }
-}
-
-/// How columns of whole numbers and times make one number that compares like them, left to right.
-struct Packing {
-    widths: Vec<u32>,
-    bits: u32,
-}
-
-impl Packing {
-    /// For some columns of the plan; `None` where their values do not fit.
-    fn of(plan: &SilverPlan, places: &[usize]) -> Option<Packing> {
-        let types = places.iter().map(|&place| plan.columns[place].data_type());
-        let widths: Vec<u32> = types.map(width).collect::<Option<_>>()?;
-        let bits = widths.iter().sum();
-        (bits <= 128).then_some(Packing { widths, bits })
-    }
-
-    /// One number for each row, and where all columns have a value.
-    fn pack(&self, columns: &[ArrayRef]) -> (Vec<u128>, BooleanBuffer) {
-        let rows = columns[0].len();
-        let mut packed = vec![0; rows];
-        let mut valid = BooleanBuffer::new_set(rows);
-        for (column, &width) in columns.iter().zip(&self.widths) {
-            let shift = |packed: u128| packed.checked_shl(width).unwrap_or(0);
-            each_number(column, |row, number| {
-                // From the smallest number up, so that negative ones come first.
-                let from_least = (number as u128).wrapping_add(1 << (width - 1));
-                let kept = u128::MAX >> (128 - width);
-                packed[row] = shift(packed[row]) | (from_least & kept);
-            });
-            if let Some(nulls) = column.nulls() {
-                valid = &valid & nulls.inner();
-            }
-        }
-        (packed, valid)
-    }
-}
-
-impl Packing {
-    /// The same number from a row of a comparator, in which each column has one byte before its own, highest first.
-    fn of_row(&self, row: &[u8]) -> u128 {
-        let mut rest = row;
-        let mut packed: u128 = 0;
-        for &width in &self.widths {
-            let (value, behind) = rest[1..].split_at(width as usize / 8);
-            for byte in value {
-                packed = packed << 8 | u128::from(*byte);
-            }
-            rest = behind;
-        }
-        packed
-    }
-}
-
-/// The bits of a type of whole numbers or times.
-fn width(data_type: &DataType) -> Option<u32> {
-    match data_type {
-        DataType::Int8 => Some(8),
-        DataType::Int16 => Some(16),
-        DataType::Int32 | DataType::Date32 => Some(32),
-        DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _) => Some(64),
-        DataType::Decimal128(..) => Some(128),
-        _ => None,
-    }
-}
-
-fn each_number(column: &ArrayRef, mut take: impl FnMut(usize, i128)) {
-    macro_rules! each {
-        ($type:ty) => {
-            for (row, value) in column.as_primitive::<$type>().values().iter().enumerate() {
-                take(row, i128::from(*value));
-            }
-        };
-    }
-    match column.data_type() {
-        DataType::Int8 => each!(Int8Type),
-        DataType::Int16 => each!(Int16Type),
-        DataType::Int32 => each!(Int32Type),
-        DataType::Date32 => each!(Date32Type),
-        DataType::Int64 => each!(Int64Type),
-        DataType::Timestamp(..) => each!(TimestampMicrosecondType),
-        DataType::Decimal128(..) => each!(Decimal128Type),
-        other => unreachable!("BUG: {other} has no width"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::silver::pool::Comparable;
-    use arrow::array::{Decimal128Array, Int16Array, Int64Array, TimestampMicrosecondArray};
+    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::datatypes::DataType;
     use std::sync::Arc;
 
     /// The rows of one file that are hidden, by what [`drop_hidden`] says of events (key, sequence, whether it overwrites).
@@ -485,43 +378,8 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_comparator_make_the_same_numbers() {
-        let columns: [ArrayRef; 7] = [
-            Arc::new(arrow::array::Int8Array::from(vec![-128, -1, 0, 127])),
-            Arc::new(Int16Array::from(vec![-3, 5, 0, i16::MAX])),
-            Arc::new(arrow::array::Int32Array::from(vec![i32::MIN, 5, 0, -9])),
-            Arc::new(arrow::array::Date32Array::from(vec![-1, 20_000, 0, 9])),
-            Arc::new(Int64Array::from(vec![i64::MIN, 7, -7, i64::MAX])),
-            Arc::new(TimestampMicrosecondArray::from(vec![-5, 0, 1, i64::MAX])),
-            Arc::new(Decimal128Array::from(vec![i128::MIN, -1, 0, i128::MAX])),
-        ];
-        let check = |columns: &[ArrayRef]| {
-            let types: Vec<DataType> = columns
-                .iter()
-                .map(|column| column.data_type().clone())
-                .collect();
-            let widths: Vec<u32> = types.iter().map(|kind| width(kind).unwrap()).collect();
-            let packing = Packing {
-                bits: widths.iter().sum(),
-                widths,
-            };
-            let rows = Comparable::new(&types).unwrap().rows(columns).unwrap();
-            let (packed, _) = packing.pack(columns);
-            for (row, packed) in packed.into_iter().enumerate() {
-                assert_eq!(packing.of_row(rows.row(row).data()), packed, "{types:?}");
-            }
-        };
-        columns.chunks(1).for_each(check);
-        check(&columns[..4]);
-        check(&[columns[4].clone(), columns[5].clone()]);
-    }
-
-    #[test]
     fn hidden_events_reach_what_stands_at_the_lowest_or_above() {
-        let narrow = || Packing {
-            widths: vec![64],
-            bits: 64,
-        };
+        let narrow = || Packing::of([&DataType::Int64]).unwrap();
         let comparator = Comparable::new(&[DataType::Int64]).unwrap();
         let row = |number: i64| {
             let column: ArrayRef = Arc::new(Int64Array::from(vec![number]));
@@ -541,53 +399,5 @@ mod tests {
         };
         assert!(reaches(-4, 10) && reaches(-4, 11));
         assert!(!reaches(-4, 9) && !reaches(4, 10));
-    }
-
-    #[test]
-    fn numbers_compare_like_their_columns() {
-        let small: ArrayRef = Arc::new(Int16Array::from(vec![
-            Some(-1),
-            Some(0),
-            Some(i16::MAX),
-            None,
-        ]));
-        let large: ArrayRef = Arc::new(Int64Array::from(vec![5, i64::MIN, -7, 0]));
-        let packing = Packing {
-            widths: vec![16, 64],
-            bits: 80,
-        };
-        let (packed, valid) = packing.pack(&[small, large]);
-        assert!(packed[0] < packed[1] && packed[1] < packed[2]);
-        let (packed_again, _) = packing.pack(&[
-            Arc::new(Int16Array::from(vec![-1, -1])),
-            Arc::new(Int64Array::from(vec![4, 5])),
-        ]);
-        assert!(packed_again[0] < packed[0] && packed_again[1] == packed[0]);
-        assert_eq!(valid.iter().collect::<Vec<_>>(), [true, true, true, false]);
-    }
-
-    #[test]
-    fn widest_numbers_and_times_keep_their_order() {
-        let decimals: ArrayRef = Arc::new(Decimal128Array::from(vec![i128::MIN, -1, 0, i128::MAX]));
-        let (packed, _) = Packing {
-            widths: vec![128],
-            bits: 128,
-        }
-        .pack(&[decimals]);
-        assert!(packed.is_sorted_by(|left, right| left < right));
-        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![
-            i64::MIN,
-            -1,
-            0,
-            1,
-            i64::MAX,
-        ]));
-        let (packed, _) = Packing {
-            widths: vec![64],
-            bits: 64,
-        }
-        .pack(&[times]);
-        assert!(packed.is_sorted_by(|left, right| left < right));
-        assert_eq!(packed.last(), Some(&u128::from(u64::MAX)));
     }
 }
