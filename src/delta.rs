@@ -311,7 +311,7 @@ impl Table {
 
     /// Writes the next log entry and applies it to this state.
     ///
-    /// All files that it names must be on disk. If the program stops inside, the entry is there whole or not at all. An error means
+    /// All files that it names must be written, through this table or to the disk. If the program stops inside, the entry is there whole or not at all. An error means
     /// that nothing was committed, unless it says that the outcome is unclear: then open the table again and look at its transaction.
     pub async fn commit(&mut self, commit: TableCommit) -> Result<CommitOutcome> {
         self.check_append_only(&commit)?;

@@ -1,11 +1,13 @@
 //! Runs independent pieces of work on all cores.
 
 use crate::error::Result;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many pieces of work run at once.
+/// How many pieces of work run at once. Asked once: the answer is put together from several files of the system.
 pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Runs `work` for 0..count on all cores; results in order, the first error wins.

@@ -1,7 +1,7 @@
 //! What a commit is made of: new data files, change data files, deletion vectors, removals.
 //!
-//! Everything here is on disk when it is returned and named by nothing yet. What goes together in one commit is left to the
-//! callers.
+//! Everything here is written when it is returned and named by nothing yet; a log entry that is written later is there only
+//! when all of it is on disk. What goes together in one commit is left to the callers.
 
 use super::write::{self, RowWriter};
 use super::{DataFile, Table, commit, deletion_vector, state, stats};

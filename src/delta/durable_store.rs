@@ -1,8 +1,9 @@
 //! The local file system as an object store whose writes survive a power cut.
 //!
-//! The store that is wrapped never syncs. Here a write returns only after the bytes, then the folder entry, then the entries
-//! of new folders above are on disk; a log entry appears under its name only when its bytes are. Names that are known
-//! to be damaged can be hidden from readers. What is written in which order is left to the callers.
+//! The store that is wrapped never syncs. Here a log entry appears under its name only when its bytes are on disk, and with
+//! them all that was written before it: bytes, folder entries and the entries of new folders above. What no log entry names
+//! yet waits for that, so that all of it goes to the disk at once; large uploads do not wait. Names that are known to be
+//! damaged can be hidden from readers. What is written in which order is left to the callers.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -14,12 +15,14 @@ use object_store::{
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
     Result, UploadPart,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 /// The wrapper; `/` is the root of the file system.
 #[derive(Clone, Debug)]
@@ -27,7 +30,14 @@ pub(super) struct DurableStore {
     inner: Arc<LocalFileSystem>,
     folders: Arc<SyncedFolders>,
     hidden: Arc<Mutex<HashSet<PathBuf>>>,
+    /// Files in their places, of which no log entry is written yet and the disk may have nothing.
+    unsynced: Arc<Mutex<Vec<PathBuf>>>,
 }
+
+/// Where the log of a table stands.
+const LOG_FOLDER: &str = "_delta_log";
+/// So many files are synced at once at most.
+const SYNCED_AT_ONCE_MAX: usize = 16;
 
 impl DurableStore {
     /// A store for the table at `root`.
@@ -39,6 +49,7 @@ impl DurableStore {
                 known: Mutex::default(),
             }),
             hidden: Arc::default(),
+            unsynced: Arc::default(),
         }
     }
 
@@ -52,10 +63,8 @@ impl DurableStore {
         self.lock_hidden().iter().cloned().collect()
     }
 
-    fn lock_hidden(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
-        self.hidden
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock_hidden(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        lock(&self.hidden)
     }
 
     fn is_hidden(&self, location: &Path) -> bool {
@@ -82,7 +91,11 @@ impl DurableStore {
     }
 }
 
-/// Syncs the folder of a file each time, the folders above it once.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Syncs a folder each time, the folders above it once.
 #[derive(Debug)]
 struct SyncedFolders {
     root: PathBuf,
@@ -90,15 +103,15 @@ struct SyncedFolders {
 }
 
 impl SyncedFolders {
+    /// Makes the entry of a file durable.
     fn sync(&self, file: &FilePath) -> io::Result<()> {
-        let Some(folder) = file.parent() else {
-            return Ok(());
-        };
+        file.parent().map_or(Ok(()), |folder| self.sync_all(folder))
+    }
+
+    /// Makes the entries of a folder durable.
+    fn sync_all(&self, folder: &FilePath) -> io::Result<()> {
         sync_folder(folder)?;
-        let mut known = self
-            .known
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = lock(&self.known);
         let mut below = folder;
         // The entry of a folder stands in the folder above it, up to the one that holds the table.
         while below.starts_with(&self.root) && !known.contains(below) {
@@ -182,18 +195,18 @@ fn stage(path: &FilePath) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// Writes and syncs the bytes under another name, then gives them theirs in one step.
+/// Writes the bytes under another name, does what is to be done `before` they have theirs, and gives it in one step.
 fn put(
     path: &FilePath,
     payload: &PutPayload,
     create: bool,
-    folders: &SyncedFolders,
+    before: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let (mut file, staged) = stage(path)?;
     let placed = payload
         .iter()
         .try_for_each(|bytes| file.write_all(bytes))
-        .and_then(|()| file.sync_all())
+        .and_then(|()| before(&file))
         .and_then(|()| match create {
             // A hard link is the one local call that fails if the name is taken.
             true => std::fs::hard_link(&staged, path),
@@ -203,8 +216,47 @@ fn put(
         // A leftover is invisible, and vacuum takes it.
         let _ = std::fs::remove_file(&staged);
     }
-    placed?;
-    folders.sync(path)
+    placed
+}
+
+/// Makes an open file durable, and other files with their entries; the disk is asked for all of it at once.
+fn sync_together(file: &File, others: &[PathBuf], folders: &SyncedFolders) -> io::Result<()> {
+    let sync = |path: &PathBuf| match File::open(path) {
+        Ok(file) => file.sync_all(),
+        // Taken away again, and so named by nothing.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    let above: BTreeSet<&FilePath> = others.iter().filter_map(|path| path.parent()).collect();
+    std::thread::scope(|scope| {
+        let folders = above.into_iter().map(|folder| {
+            let sync = move || folders.sync_all(folder);
+            scope.spawn(sync)
+        });
+        let mut waiting: Vec<_> = folders.collect();
+        let mut synced = Ok(());
+        for path in others {
+            if waiting.len() >= SYNCED_AT_ONCE_MAX {
+                waiting
+                    .drain(..)
+                    .for_each(|thread| settle(thread, &mut synced));
+            }
+            waiting.push(scope.spawn(move || sync(path)));
+        }
+        let own = file.sync_all();
+        waiting
+            .into_iter()
+            .for_each(|thread| settle(thread, &mut synced));
+        own.and(synced)
+    })
+}
+
+/// Waits for a thread, and keeps the first error.
+fn settle(thread: ScopedJoinHandle<'_, io::Result<()>>, synced: &mut io::Result<()>) {
+    let result = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+    if synced.is_ok() {
+        *synced = result;
+    }
 }
 
 impl std::fmt::Display for DurableStore {
@@ -233,9 +285,27 @@ impl ObjectStore for DurableStore {
         };
         let path = self.inner.path_to_filesystem(location)?;
         self.lock_hidden().remove(&path);
-        let folders = Arc::clone(&self.folders);
+        let is_of_log = path.parent() == Some(&self.folders.root.join(LOG_FOLDER));
+        let (folders, unsynced) = (Arc::clone(&self.folders), Arc::clone(&self.unsynced));
         blocking(move || {
-            put(&path, &payload, create, &folders).map_err(|error| store_error(&path, error))?;
+            let done = match create || is_of_log {
+                true => {
+                    let others = std::mem::take(&mut *lock(&unsynced));
+                    let placed = put(&path, &payload, create, |file| {
+                        sync_together(file, &others, &folders)
+                    });
+                    if placed.is_err() {
+                        lock(&unsynced).extend(others);
+                    }
+                    placed.and_then(|()| folders.sync(&path))
+                }
+                false => {
+                    let done = put(&path, &payload, create, |_| Ok(()));
+                    lock(&unsynced).push(path.clone());
+                    done
+                }
+            };
+            done.map_err(|error| store_error(&path, error))?;
             Ok(PutResult {
                 e_tag: None,
                 version: None,
@@ -414,6 +484,37 @@ mod tests {
         assert_eq!(store.list(Some(&prefix)).count().await, 0);
         store.put(&path, "whole".into()).await.unwrap();
         assert_eq!(store.list(Some(&prefix)).count().await, 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_written_waits_for_the_next_log_entry_and_for_no_failed_one() {
+        let (folder, store, path) = store();
+        let log_entry = |name: &str| {
+            let entry = folder.path().join(LOG_FOLDER).join(name);
+            Path::from_absolute_path(entry).unwrap()
+        };
+        let waiting = || lock(&store.unsynced).clone();
+        store.put(&path, "rows".into()).await.unwrap();
+        assert_eq!(waiting(), [folder.path().join("new/folder/entry")]);
+        let put = async |name: &str| {
+            let create = PutOptions::from(PutMode::Create);
+            store
+                .put_opts(&log_entry(name), "entry".into(), create)
+                .await
+        };
+        put("1.json").await.unwrap();
+        assert!(waiting().is_empty());
+        store.put(&path, "more rows".into()).await.unwrap();
+        put("1.json").await.unwrap_err();
+        assert_eq!(waiting().len(), 1, "the caller may try again");
+        std::fs::remove_file(folder.path().join("new/folder/entry")).unwrap();
+        put("2.json").await.unwrap();
+        assert!(waiting().is_empty());
+        store
+            .put(&log_entry("_last_checkpoint"), "{}".into())
+            .await
+            .unwrap();
+        assert!(waiting().is_empty(), "the log waits for nothing");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Writes data files, synced, not yet named by the log.
+//! Writes data files that the log does not name yet.
 //!
 //! Rows must have exactly the types of the schema; nothing is converted, cut or dropped on the way. Which rows, and when the
 //! log names the files, is left to the callers.
@@ -105,7 +105,7 @@ impl RowWriter {
         written.map_err(|error| library(&self.root, &error))
     }
 
-    /// Finishes the files; they are on disk when this returns.
+    /// Finishes the files; they are on disk before a log entry of the table that is written later.
     pub async fn close(self) -> Result<Vec<Add>> {
         let Writer::Open(writer) = self.writer else {
             return Ok(Vec::new());
