@@ -70,6 +70,32 @@ impl<'b> RowsAhead<'b> {
         })
     }
 
+    /// Writes rows of landing files, each of which stands in them once, into data files.
+    ///
+    /// Must not be called where tokio runs.
+    pub fn write(&self, schema: &TableSchema, loaded: &[LoadedRows]) -> Result<Vec<Add>> {
+        let mut paths = BTreeSet::new();
+        for file in loaded.iter().flat_map(|loaded| &loaded.files) {
+            if !paths.insert(file.path.as_str()) {
+                return Err(Error::bug(format!(
+                    "file stands twice in batch {}: {}",
+                    self.batch, file.path
+                )));
+            }
+        }
+        let mut writer = self.writer(schema)?;
+        let stretches = stretches(loaded);
+        let rows = in_parallel(stretches.len(), |stretch| {
+            let joined = LoadedRows::joined(loaded[stretches[stretch].clone()].to_vec())?;
+            let joined = joined.ok_or_else(|| Error::bug("a stretch of no rows"))?;
+            with_loader_columns(&joined, &writer.schema, self.batch, self.loaded_at)
+        })?;
+        for rows in rows {
+            writer.runtime.block_on(writer.writer.write(&rows))?;
+        }
+        writer.close()
+    }
+
     /// Takes data files away that no commit will name; one that stays is left to vacuum.
     pub fn discard(&self, adds: &[Add]) {
         for add in adds {
@@ -85,7 +111,7 @@ impl AheadWriter {
         self.runtime.block_on(self.writer.write(&rows))
     }
 
-    /// Finishes the data files; they are on disk when this returns.
+    /// Finishes the data files; they are on disk before a log entry of the table that is written later.
     pub fn close(self) -> Result<Vec<Add>> {
         self.runtime.block_on(self.writer.close())
     }
@@ -171,41 +197,22 @@ impl BronzeTable {
 
     /// Appends one batch exactly once, together with the new columns of `schema`; the earlier rows of `replaced` files leave in the same commit.
     ///
-    /// `schema` holds all source columns of the table and perhaps more; `written` are data files with further rows of the
+    /// `schema` holds all source columns of the table and perhaps more; `written` are the data files with the rows of the
     /// batch, see [`RowsAhead`]. If the program stops inside, the batch is there whole or not at all.
-    #[expect(clippy::too_many_arguments, reason = "one batch, each part once")]
     pub async fn append(
         &mut self,
         batch: BatchId,
         txn: AppTransaction,
         schema: &TableSchema,
-        loaded: &[LoadedRows],
         written: Vec<Add>,
         replaced: &BTreeSet<String>,
-        loaded_at: Micros,
         crash: &CrashSwitch,
     ) -> Result<BronzeCommit> {
-        let whole = self.widened(schema)?;
-        let mut paths = BTreeSet::new();
-        for file in loaded.iter().flat_map(|loaded| &loaded.files) {
-            if !paths.insert(file.path.as_str()) {
-                return Err(Error::bug(format!(
-                    "file stands twice in batch {batch}: {}",
-                    file.path
-                )));
-            }
-        }
-        let stretches = stretches(loaded);
-        let rows = in_parallel(stretches.len(), |stretch| {
-            let joined = LoadedRows::joined(loaded[stretches[stretch].clone()].to_vec())?;
-            let joined = joined.ok_or_else(|| Error::bug("a stretch of no rows"))?;
-            with_loader_columns(&joined, &whole, batch, loaded_at)
-        })?;
         let append = Append {
             batch,
             txn: &txn,
-            schema: whole,
-            rows: &rows,
+            schema: self.widened(schema)?,
+            rows: &[],
             written,
             replaced,
             before_commit: Some(CrashPoint::BeforeBronzeCommit),
@@ -319,6 +326,26 @@ mod tests {
         }
     }
 
+    /// Appends a batch in the way of the loader.
+    async fn append(
+        bronze: &mut BronzeTable,
+        txn: AppTransaction,
+        schema: &TableSchema,
+        files: &[LoadedRows],
+        replaced: &BTreeSet<String>,
+        crash: &CrashSwitch,
+    ) -> Result<BronzeCommit> {
+        let batch = BatchId(txn.version);
+        let ahead = RowsAhead::new(bronze, batch, 9_000_000);
+        let written = std::thread::scope(|scope| {
+            let write = scope.spawn(|| ahead.write(schema, files));
+            write.join().unwrap()
+        })?;
+        bronze
+            .append(batch, txn, schema, written, replaced, crash)
+            .await
+    }
+
     async fn load(
         bronze: &mut BronzeTable,
         batch: i64,
@@ -328,18 +355,7 @@ mod tests {
         let replaced = replaced.iter().map(|path| (*path).to_owned()).collect();
         let schema = bronze.source_schema();
         let crash = CrashSwitch::default();
-        bronze
-            .append(
-                BatchId(batch),
-                txn(batch),
-                &schema,
-                files,
-                Vec::new(),
-                &replaced,
-                9_000_000,
-                &crash,
-            )
-            .await
+        append(bronze, txn(batch), &schema, files, &replaced, &crash).await
     }
 
     async fn new_bronze(folder: &Path) -> BronzeTable {
@@ -446,18 +462,8 @@ mod tests {
         let schema = source(&[("id", DataType::Utf8)]);
         let crash = CrashSwitch::default();
         let nothing = BTreeSet::new();
-        let refused = bronze
-            .append(
-                BatchId(1),
-                txn(1),
-                &schema,
-                &[file("a", 0..1)],
-                Vec::new(),
-                &nothing,
-                0,
-                &crash,
-            )
-            .await;
+        let files = [file("a", 0..1)];
+        let refused = append(&mut bronze, txn(1), &schema, &files, &nothing, &crash).await;
         assert!(
             refused
                 .unwrap_err()
@@ -516,20 +522,12 @@ mod tests {
         foreign.table_mut().reload().await.unwrap();
         let other = AppTransaction {
             app_id: "other".into(),
-            version: 1,
+            version: 9,
         };
         let schema = foreign.source_schema();
-        let _ = foreign
-            .append(
-                BatchId(9),
-                other,
-                &schema,
-                &[file("c", 20..30)],
-                Vec::new(),
-                &BTreeSet::new(),
-                0,
-                &CrashSwitch::default(),
-            )
+        let (files, nothing) = ([file("c", 20..30)], BTreeSet::new());
+        let crash = CrashSwitch::default();
+        let _ = append(&mut foreign, other, &schema, &files, &nothing, &crash)
             .await
             .unwrap();
         let done = load(&mut ours, 2, &[file("a", 100..105)], &["a"])
@@ -556,18 +554,7 @@ mod tests {
         let replaced = BTreeSet::from(["a".to_owned()]);
         let crash = CrashSwitch::stop_at(0);
         let files = [file("a", 50..53)];
-        let stopped = bronze
-            .append(
-                BatchId(2),
-                txn(2),
-                &schema,
-                &files,
-                Vec::new(),
-                &replaced,
-                0,
-                &crash,
-            )
-            .await;
+        let stopped = append(&mut bronze, txn(2), &schema, &files, &replaced, &crash).await;
         assert!(stopped.is_err());
         assert_eq!(crash.reached(), [CrashPoint::BeforeBronzeCommit]);
         let mut bronze = BronzeTable::open(&folder.path().join("bronze"))
@@ -651,17 +638,8 @@ mod tests {
         let new = file_with_note("b", StringArray::from(vec!["x"]));
         let crash = CrashSwitch::default();
         let replaced = BTreeSet::from(["a".to_owned()]);
-        let _ = bronze
-            .append(
-                BatchId(2),
-                txn(2),
-                &wider,
-                &[new, file_with_note("a", StringArray::new_null(1))],
-                Vec::new(),
-                &replaced,
-                0,
-                &crash,
-            )
+        let files = [new, file_with_note("a", StringArray::new_null(1))];
+        let _ = append(&mut bronze, txn(2), &wider, &files, &replaced, &crash)
             .await
             .unwrap();
         assert_eq!(bronze.source_schema(), wider);

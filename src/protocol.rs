@@ -3,7 +3,7 @@
 //! ```text
 //! plan      SQLite   batch N = these files
 //! decode    disk     data files of bronze with the rows of a large batch, which no log names
-//! prepare   SQLite   what decoding found in each
+//! prepare   SQLite   what decoding found in each; meanwhile the data files with the rows of a small batch
 //! rejects   Delta    quarantine, with txn (pipeline/epoch/quarantine, N)
 //! rows      Delta    bronze, with txn (pipeline/epoch/bronze, N)
 //! confirm   SQLite   files loaded
@@ -32,6 +32,7 @@ use crate::settings::{AbsentColumns, Envelope, KeyIndexMode, PipelineSettings, S
 use crate::silver::{ApplyCounters, SilverTable};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -204,7 +205,6 @@ impl Pipeline {
     pub async fn load_batch(&mut self, batch: MicroBatch) -> Result<BatchReport> {
         self.started_at = self.clock.now();
         let loaded = self.load(&batch).await?;
-        self.checkpoint.prepare(batch.id, &loaded.outcomes)?;
         let report = self.append(&batch, loaded).await?;
         self.apply_pending(report).await
     }
@@ -337,7 +337,6 @@ impl Pipeline {
             self.take_back_rejects(&batch).await?;
             return self.apply_pending(BatchReport::default()).await;
         }
-        self.checkpoint.prepare(batch.id, &loaded.outcomes)?;
         let report = self.append(&batch, loaded).await?;
         self.apply_pending(report).await
     }
@@ -367,9 +366,11 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Quarantine, bronze, confirm.
+    /// Prepare, quarantine, bronze, confirm.
     async fn append(&mut self, batch: &MicroBatch, mut loaded: LoadedBatch) -> Result<BatchReport> {
         let now = self.started_at;
+        let before = self.schema();
+        self.prepare(batch.id, &mut loaded).await?;
         let loading: BTreeSet<&str> = loaded.loading().collect();
         let replaces = |path: &str| loading.contains(path);
         let replaced: BTreeSet<String> = batch
@@ -386,10 +387,7 @@ impl Pipeline {
         if quarantined.is_some() {
             self.crash.reach(CrashPoint::AfterQuarantineCommit)?;
         }
-        let before = self.schema();
-        let version = self
-            .append_rows(batch.id, &mut loaded, &replaced, now)
-            .await?;
+        let version = self.append_rows(batch.id, &mut loaded, &replaced).await?;
         self.checkpoint.confirm_loaded(batch.id, version, now)?;
         self.crash.reach(CrashPoint::AfterConfirmLoaded)?;
         let mut report = report_of(batch.id, &loaded.outcomes, version);
@@ -405,16 +403,41 @@ impl Pipeline {
         Ok(report)
     }
 
+    /// Records what decoding found, and meanwhile writes the rows that are in memory into data files.
+    async fn prepare(&mut self, batch: BatchId, loaded: &mut LoadedBatch) -> Result<()> {
+        let rows = std::mem::take(&mut loaded.rows);
+        if rows.is_empty() {
+            return self.checkpoint.prepare(batch, &loaded.outcomes);
+        }
+        self.make_bronze(&loaded.schema).await?;
+        let bronze = self.bronze.as_ref().ok_or_else(no_bronze)?;
+        let ahead = RowsAhead::new(bronze, batch, self.started_at);
+        let checkpoint = &mut self.checkpoint;
+        let (prepared, written) = std::thread::scope(|scope| {
+            let write = scope.spawn(|| ahead.write(&loaded.schema, &rows));
+            let prepared = checkpoint.prepare(batch, &loaded.outcomes);
+            let written = write.join();
+            (
+                prepared,
+                written.unwrap_or_else(|panic| resume_unwind(panic)),
+            )
+        });
+        let written = written?;
+        if prepared.is_err() {
+            ahead.discard(&written);
+        }
+        loaded.written.extend(written);
+        prepared
+    }
+
     /// The rows of a batch, in one commit; none where there is nothing to add and nothing to replace.
     async fn append_rows(
         &mut self,
         batch: BatchId,
         loaded: &mut LoadedBatch,
         replaced: &BTreeSet<String>,
-        now: i64,
     ) -> Result<Option<Version>> {
-        let is_empty = loaded.rows.is_empty() && loaded.written.is_empty();
-        if is_empty && (replaced.is_empty() || self.bronze.is_none()) {
+        if loaded.written.is_empty() && (replaced.is_empty() || self.bronze.is_none()) {
             return Ok(None);
         }
         let transaction = self.transaction("bronze", batch)?;
@@ -425,10 +448,8 @@ impl Pipeline {
                 batch,
                 transaction,
                 &loaded.schema,
-                &loaded.rows,
                 std::mem::take(&mut loaded.written),
                 replaced,
-                now,
                 &self.crash,
             )
             .await?;
