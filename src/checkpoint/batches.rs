@@ -3,9 +3,10 @@
 //! At most one batch is planned at a time, and its files do not change while it is. Ids only rise.
 
 use super::files::{state_of, unsigned};
-use super::outcomes::{confirm_file, insert_outcome, outcomes, rows_for_bronze};
+use super::outcomes::{confirm_files, insert_outcome, outcomes, rows_for_bronze};
 use super::{
-    ApplyCounters, BatchRecord, BatchState, CheckpointStore, FileEvent, FileOutcome, stored,
+    ApplyCounters, BatchRecord, BatchState, CheckpointStore, FileEvent, FileOutcome, FileState,
+    stored,
 };
 use crate::batch::{BatchId, BatchLimits, MicroBatch, PlannedFile};
 use crate::change::Version;
@@ -13,15 +14,19 @@ use crate::clock::Micros;
 use crate::error::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 const SELECT_PENDING: &str = "
-    SELECT path, size, modified_at, replaces FROM files WHERE state = 'pending' ORDER BY path";
+    SELECT path, size, modified_at, replaces FROM files
+    WHERE state = 'pending' AND state <> 'loaded' ORDER BY path";
 const SELECT_RETRIES: &str = "
     SELECT path, size, modified_at, replaces FROM files
-    WHERE state = 'parked' AND next_try_at <= ?1 ORDER BY path";
-const SELECT_NEXT_RETRY: &str = "SELECT min(next_try_at) FROM files WHERE state = 'parked'";
+    WHERE state = 'parked' AND state <> 'loaded' AND next_try_at <= ?1 ORDER BY path";
+const SELECT_NEXT_RETRY: &str = "
+    SELECT min(next_try_at) FROM files WHERE state = 'parked' AND state <> 'loaded'";
 const SELECT_PLANNED_FILES: &str = "
-    SELECT path, size, modified_at, replaces FROM files WHERE state = 'planned' AND batch_id = ?1 ORDER BY path";
+    SELECT path, size, modified_at, replaces FROM files
+    WHERE state = 'planned' AND state <> 'loaded' AND batch_id = ?1 ORDER BY path";
 const SELECT_PLANNED_BATCH: &str = "SELECT batch_id FROM batches WHERE state = 'planned'";
 const SELECT_LAST_BATCH: &str = "
     SELECT batch_id, epoch, state, planned_at, bronze_version, silver_version, files, rows, rows_inserted, rows_updated,
@@ -33,7 +38,8 @@ const INSERT_BATCH: &str = "
     VALUES (?1, (SELECT epoch FROM meta), 'planned', ?2, ?3)";
 
 const UPDATE_PLANNED: &str = "
-    UPDATE files SET state = ?2, batch_id = ?3, attempts = attempts + 1, next_try_at = NULL WHERE path = ?1";
+    UPDATE files SET state = ?4, batch_id = ?5, attempts = attempts + 1, next_try_at = NULL
+    WHERE state = ?3 AND state <> 'loaded' AND path BETWEEN ?1 AND ?2";
 const UPDATE_RELEASED: &str = "
     UPDATE files SET state = ?2, batch_id = NULL, replaces = 1, reason = NULL, detail = NULL WHERE path = ?1";
 const UPDATE_BATCH_LOADED: &str = "
@@ -66,7 +72,8 @@ impl CheckpointStore {
         if let Some(id) = self.read(planned_batch)? {
             return Err(Error::bug(format!("batch {id} is still planned")));
         }
-        let files = self.read(|connection| due_files(connection, settled, limits, now))?;
+        let Taken { files, runs, .. } =
+            self.read(|connection| due_files(connection, settled, limits, now))?;
         if files.is_empty() {
             return Ok(None);
         }
@@ -75,13 +82,26 @@ impl CheckpointStore {
                 transaction.query_row("SELECT next_batch_id FROM meta", [], |row| row.get(0))?;
             transaction.execute("UPDATE meta SET next_batch_id = next_batch_id + 1", [])?;
             transaction.execute(INSERT_BATCH, (id, now, stored(files.len() as u64)))?;
-            for file in &files {
-                let state = state_of(transaction, &file.path)?.next(FileEvent::Plan)?;
-                transaction.prepare_cached(UPDATE_PLANNED)?.execute((
-                    &file.path,
-                    state.as_str(),
+            for run in &runs {
+                let files = &files[run.files.clone()];
+                let (Some(first), Some(last)) = (files.first(), files.last()) else {
+                    continue;
+                };
+                let planned = transaction.prepare_cached(UPDATE_PLANNED)?.execute((
+                    &first.path,
+                    &last.path,
+                    run.state.as_str(),
+                    run.state.next(FileEvent::Plan)?.as_str(),
                     id,
                 ))?;
+                if planned != files.len() {
+                    return Err(Error::bug(format!(
+                        "{} files are to be planned from {} to {}, but there are {planned}",
+                        files.len(),
+                        first.path,
+                        last.path
+                    )));
+                }
             }
             Ok(Some(MicroBatch {
                 id: BatchId(id),
@@ -161,14 +181,15 @@ impl CheckpointStore {
     /// Applies the prepared outcomes, after the bronze commit. `bronze_version` is `None` when nothing was committed
     /// because no file of the batch is loaded with rows; such a batch counts as applied.
     ///
-    /// If the program stops before, recovery finds the batch id in bronze and calls this.
+    /// If the program stops before, recovery finds the batch id in bronze and calls this. So it does after a power cut, which
+    /// may take it back until the checkpoint is synced again.
     pub fn confirm_loaded(
         &mut self,
         batch: BatchId,
         bronze_version: Option<Version>,
         now: Micros,
     ) -> Result<()> {
-        self.write(|transaction| {
+        self.write_unsynced(|transaction| {
             let planned = must_be_planned(transaction, batch)?;
             let outcomes = outcomes(transaction, batch)?;
             if outcomes.len() != planned.len() {
@@ -182,9 +203,7 @@ impl CheckpointStore {
                     "batch {batch} has {rows} rows but no bronze version"
                 )));
             }
-            for outcome in &outcomes {
-                confirm_file(transaction, outcome, bronze_version, now)?;
-            }
+            confirm_files(transaction, batch, &outcomes, bronze_version, now)?;
             let state = if bronze_version.is_some() {
                 BatchState::Loaded
             } else {
@@ -206,13 +225,15 @@ impl CheckpointStore {
 
     /// Marks every loaded batch up to `bronze_version` applied; the newest of them carries the counters. Without a silver
     /// table `silver_version` is `None`. Harmless when repeated.
+    ///
+    /// A power cut may take it back until the checkpoint is synced again; silver itself knows up to where it is applied.
     pub fn confirm_applied(
         &mut self,
         bronze_version: Version,
         silver_version: Option<Version>,
         counters: &ApplyCounters,
     ) -> Result<()> {
-        self.write(|transaction| {
+        self.write_unsynced(|transaction| {
             transaction.execute(
                 UPDATE_COUNTERS,
                 rusqlite::params![
@@ -293,7 +314,7 @@ fn due_files(
     settled: &dyn Fn(&str) -> bool,
     limits: BatchLimits,
     now: Micros,
-) -> Result<Vec<PlannedFile>> {
+) -> Result<Taken> {
     let mut retries = Vec::new();
     let mut statement = connection.prepare_cached(SELECT_RETRIES)?;
     let mut rows = statement.query((now,))?;
@@ -307,6 +328,8 @@ fn due_files(
 
     let mut taken = Taken {
         files: Vec::new(),
+        runs: Vec::new(),
+        goes_on: false,
         bytes: 0,
         limits,
     };
@@ -314,41 +337,67 @@ fn due_files(
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         if !settled(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?) {
+            taken.goes_on = false;
             continue;
         }
         let file = planned_file(row)?;
         while let Some(retry) = retries.next_if(|retry| retry.path < file.path) {
-            if !taken.take(retry) {
-                return Ok(taken.files);
+            if !taken.take_retry(retry) {
+                return Ok(taken);
             }
         }
-        if !taken.take(file) {
-            return Ok(taken.files);
+        if !taken.take(file, FileState::Pending) {
+            return Ok(taken);
         }
+        taken.goes_on = true;
     }
     for retry in retries {
-        if !taken.take(retry) {
+        if !taken.take_retry(retry) {
             break;
         }
     }
-    Ok(taken.files)
+    Ok(taken)
 }
 
+/// What a batch takes.
 struct Taken {
     files: Vec<PlannedFile>,
+    runs: Vec<Run>,
+    /// Between the last file and the next pending one there is no other pending one.
+    goes_on: bool,
     bytes: u64,
     limits: BatchLimits,
 }
 
+/// All files of one state in a stretch of the order of paths.
+struct Run {
+    state: FileState,
+    files: Range<usize>,
+}
+
 impl Taken {
     /// False when the file does not fit any more.
-    fn take(&mut self, file: PlannedFile) -> bool {
+    fn take(&mut self, file: PlannedFile, state: FileState) -> bool {
         if !self.limits.admits(self.files.len(), self.bytes, file.size) {
             return false;
         }
         self.bytes = self.bytes.saturating_add(file.size);
+        let place = self.files.len();
         self.files.push(file);
+        match self.runs.last_mut() {
+            Some(run) if self.goes_on => run.files.end = place + 1,
+            _ => self.runs.push(Run {
+                state,
+                files: place..place + 1,
+            }),
+        }
         true
+    }
+
+    /// The same for a parked file.
+    fn take_retry(&mut self, file: PlannedFile) -> bool {
+        self.goes_on = false;
+        self.take(file, FileState::Parked)
     }
 }
 
@@ -437,6 +486,31 @@ mod tests {
         assert_eq!(bench.state("a"), FileState::Loaded);
         assert_eq!(bench.see(&[("a", 1, 1), ("b", 1, 1)]).new, 1);
         assert_eq!(bench.plan(NOW), Some(lost));
+    }
+
+    #[test]
+    fn files_that_wait_are_found_without_a_look_at_those_that_are_loaded() {
+        let bench = Bench::new();
+        for sql in [
+            SELECT_PENDING,
+            SELECT_RETRIES,
+            SELECT_NEXT_RETRY,
+            SELECT_PLANNED_FILES,
+            UPDATE_PLANNED,
+        ] {
+            let plan = bench.store.read(|connection| {
+                let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+                let unbound = vec![rusqlite::types::Null; statement.parameter_count()];
+                let mut rows = statement.query(rusqlite::params_from_iter(unbound))?;
+                let mut plan = String::new();
+                while let Some(row) = rows.next()? {
+                    plan += &row.get::<_, String>(3)?;
+                }
+                Ok(plan)
+            });
+            let plan = plan.unwrap();
+            assert!(plan.contains("INDEX files_to_do (state=?"), "{sql}: {plan}");
+        }
     }
 
     #[test]

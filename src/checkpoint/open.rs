@@ -11,10 +11,18 @@ use std::time::Duration;
 /// Says in the file that it is ours.
 const APPLICATION_ID: i64 = 0x6c66_6c31;
 /// The layouts, oldest first; the nth leads from version n to n + 1.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema-2.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("schema.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+];
 /// Let a report read an older layout: the nth makes version n + 1 look like n + 2, for one connection only.
-const VIEWS: [&str; 1] =
-    ["CREATE TEMP VIEW files AS SELECT *, CAST(NULL AS INTEGER) AS changed_at FROM main.files"];
+const VIEWS: [&str; 2] = [
+    "CREATE TEMP VIEW files AS SELECT *, CAST(NULL AS INTEGER) AS changed_at FROM main.files",
+    "",
+];
+/// The journal goes into the database each time that it has so many pages, of 4 KiB each.
+const JOURNAL_PAGES: i64 = 4_000;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open database and what is to be said about it.
@@ -181,6 +189,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "wal_autocheckpoint", JOURNAL_PAGES)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
@@ -372,7 +381,8 @@ mod tests {
         for _ in 0..2 {
             let opened = open_database(&path, "p").unwrap();
             assert_eq!(known(&opened.connection), ("a".to_owned(), None));
-            assert_eq!(layout_version(&path, &opened.connection).unwrap(), 2);
+            let version = layout_version(&path, &opened.connection).unwrap();
+            assert_eq!(version, MIGRATIONS.len());
         }
     }
 

@@ -9,6 +9,7 @@ use crate::change::{FileFault, ParkReason, Version};
 use crate::clock::Micros;
 use crate::error::{Error, Result};
 use rusqlite::{Connection, Row, Transaction};
+use std::collections::HashMap;
 
 const SELECT_OUTCOMES: &str = "
     SELECT path, kind, content_hash, rows, quarantined, reason, detail, next_try_at
@@ -21,16 +22,27 @@ const INSERT_OUTCOME: &str = "
 const UPDATE_PARKED: &str = "
     UPDATE files SET state = ?2, replaces = 1, reason = ?3, detail = ?4, next_try_at = ?5 WHERE path = ?1";
 
+/// All files of a batch that load, by themselves or as duplicates.
 const UPDATE_LOADED: &str = "
     UPDATE files
-    SET state = ?2, content_hash = ?3, rows_loaded = ?4, rows_quarantined = ?5, bronze_version = ?6, loaded_at = ?7,
-        reason = ?8, detail = ?9, next_try_at = NULL, replaces = 0, loaded_size = size, loaded_modified_at = modified_at
-    WHERE path = ?1";
+    SET state = ?3, content_hash = outcome.content_hash, rows_loaded = outcome.rows,
+        rows_quarantined = outcome.quarantined, bronze_version = ?4, loaded_at = ?5,
+        reason = iif(outcome.kind = 'duplicate', ?6, NULL),
+        detail = iif(outcome.kind = 'duplicate', ?7 || outcome.detail, NULL),
+        next_try_at = NULL, replaces = 0, loaded_size = size, loaded_modified_at = modified_at
+    FROM outcomes AS outcome
+    WHERE outcome.batch_id = ?1 AND outcome.kind IN ('loaded', 'duplicate') AND files.path = outcome.path
+        AND files.state = ?2";
 
 /// Files that were forgotten together with the file whose bytes they repeat, and whose source was gone by then.
+const SELECT_REPEATED: &str = "
+    SELECT path, content_hash FROM files
+    WHERE state = 'parked' AND state <> 'loaded' AND reason = 'vanished' AND content_hash IS NOT NULL
+        AND rows_loaded = 0 AND rows_quarantined = 0";
 const UPDATE_REPEATED_AGAIN: &str = "
-    UPDATE files SET state = ?2, reason = ?3, detail = ?4
-    WHERE state = 'parked' AND reason = 'vanished' AND content_hash = ?1 AND rows_loaded = 0 AND rows_quarantined = 0";
+    UPDATE files SET state = ?2, reason = ?3, detail = ?4 WHERE path = ?1";
+/// What is said before the name of the file whose bytes another one repeats.
+const REPEATS: &str = "the same bytes are loaded as ";
 
 /// Records one outcome of a planned batch.
 pub(super) fn insert_outcome(
@@ -126,74 +138,78 @@ pub(super) fn rows_for_bronze(outcome: &FileOutcome) -> u64 {
     }
 }
 
-/// Moves the file of an outcome to where the outcome says.
-pub(super) fn confirm_file(
+/// Moves the files of the batch to where their outcomes say, which are recorded.
+pub(super) fn confirm_files(
     transaction: &Transaction<'_>,
-    outcome: &FileOutcome,
+    batch: BatchId,
+    outcomes: &[FileOutcome],
     bronze_version: Option<Version>,
     now: Micros,
 ) -> Result<()> {
-    match &outcome.result {
-        OutcomeKind::Loaded { rows, quarantined } => load_file(
-            transaction,
-            outcome,
-            (*rows, *quarantined),
-            None,
-            bronze_version,
-            now,
-        ),
-        OutcomeKind::Duplicate { of } => {
-            load_file(transaction, outcome, (0, 0), Some(of), bronze_version, now)
-        }
-        OutcomeKind::Parked { fault, next_try_at } => {
-            park_file(transaction, &outcome.path, fault, *next_try_at)
-        }
-        OutcomeKind::Again => release_file(transaction, &outcome.path),
-        OutcomeKind::Vanished => {
-            let fault = FileFault::new(
-                ParkReason::Vanished,
-                "the file went away before it was read",
-            );
-            park_file(transaction, &outcome.path, &fault, None)
+    let mut loading = 0;
+    let mut with_records: HashMap<&str, &str> = HashMap::new();
+    for outcome in outcomes {
+        match &outcome.result {
+            OutcomeKind::Loaded { rows, quarantined } => {
+                loading += 1;
+                if let Some(hash) = outcome
+                    .content_hash
+                    .as_deref()
+                    .filter(|_| rows + quarantined > 0)
+                {
+                    with_records.entry(hash).or_insert(&outcome.path);
+                }
+            }
+            OutcomeKind::Duplicate { .. } => loading += 1,
+            OutcomeKind::Parked { fault, next_try_at } => {
+                park_file(transaction, &outcome.path, fault, *next_try_at)?;
+            }
+            OutcomeKind::Again => release_file(transaction, &outcome.path)?,
+            OutcomeKind::Vanished => {
+                let fault = FileFault::new(
+                    ParkReason::Vanished,
+                    "the file went away before it was read",
+                );
+                park_file(transaction, &outcome.path, &fault, None)?;
+            }
         }
     }
-}
-
-fn load_file(
-    transaction: &Transaction<'_>,
-    outcome: &FileOutcome,
-    (rows, quarantined): (u64, u64),
-    duplicate_of: Option<&String>,
-    bronze_version: Option<Version>,
-    now: Micros,
-) -> Result<()> {
-    let state = state_of(transaction, &outcome.path)?.next(FileEvent::Load)?;
-    transaction.prepare_cached(UPDATE_LOADED)?.execute((
-        &outcome.path,
+    let state = FileState::Planned.next(FileEvent::Load)?;
+    let loaded = transaction.prepare_cached(UPDATE_LOADED)?.execute((
+        batch.0,
+        FileState::Planned.as_str(),
         state.as_str(),
-        &outcome.content_hash,
-        stored(rows),
-        stored(quarantined),
         bronze_version.map(|version| version.0),
         now,
-        duplicate_of.map(|_| REMARK_DUPLICATE_CONTENT),
-        duplicate_of.map(|other| repeated(other)),
+        REMARK_DUPLICATE_CONTENT,
+        REPEATS,
     ))?;
-    if rows + quarantined > 0 {
-        transaction
-            .prepare_cached(UPDATE_REPEATED_AGAIN)?
-            .execute((
-                &outcome.content_hash,
-                FileState::Parked.next(FileEvent::Restore)?.as_str(),
-                REMARK_DUPLICATE_CONTENT,
-                repeated(&outcome.path),
-            ))?;
+    if loaded != loading {
+        return Err(Error::bug(format!(
+            "{loading} files of batch {batch} load, but {loaded} were planned"
+        )));
     }
-    Ok(())
+    repeat_again(transaction, &with_records)
 }
 
-fn repeated(other: &str) -> String {
-    format!("the same bytes are loaded as {other}")
+/// Files that wait for nothing but the bytes of a file that is loaded now are its duplicates again.
+fn repeat_again(transaction: &Transaction<'_>, loaded: &HashMap<&str, &str>) -> Result<()> {
+    let mut statement = transaction.prepare_cached(SELECT_REPEATED)?;
+    let mut rows = statement.query([])?;
+    let mut repeated: Vec<(String, String)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let hash: String = row.get(1)?;
+        if let Some(path) = loaded.get(hash.as_str()) {
+            repeated.push((row.get(0)?, format!("{REPEATS}{path}")));
+        }
+    }
+    let state = FileState::Parked.next(FileEvent::Restore)?;
+    for (path, detail) in repeated {
+        transaction
+            .prepare_cached(UPDATE_REPEATED_AGAIN)?
+            .execute((path, state.as_str(), REMARK_DUPLICATE_CONTENT, detail))?;
+    }
+    Ok(())
 }
 
 fn park_file(
