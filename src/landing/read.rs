@@ -11,10 +11,9 @@ use crate::error::{Error, Result};
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 use std::sync::Once;
@@ -56,9 +55,9 @@ pub fn read(root: &Path, planned: &PlannedFile) -> Result<ReadFile, ReadFault> {
             before.size
         ))
     })?;
-    // One byte more than expected shows that the file grew, without reading all that is appended.
+    // That the file grew shows in its size.
     (&mut file)
-        .take(before.size.saturating_add(1))
+        .take(before.size)
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(error.to_string()))?;
     if bytes.len() != capacity || Stamp::of(&file)? != before {
@@ -230,6 +229,13 @@ fn open(root: &Path, path: &str) -> Result<File, ReadFault> {
     let Some((file, folders)) = parts.split_last() else {
         return Err(unreadable("the path is empty".to_owned()));
     };
+    // Without waiting, so that a pipe in the place of the file cannot hold the loader.
+    let as_file =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if folders.is_empty() {
+        let opened = openat(CWD, root.join(file), as_file, Mode::empty());
+        return opened.map(File::from).map_err(file_fault);
+    }
     let as_folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut folder = openat(CWD, root, as_folder, Mode::empty()).map_err(folder_fault)?;
     for part in folders {
@@ -241,14 +247,8 @@ fn open(root: &Path, path: &str) -> Result<File, ReadFault> {
         )
         .map_err(folder_fault)?;
     }
-    open_in(&folder, file).map(File::from).map_err(file_fault)
-}
-
-fn open_in(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    // Without waiting, so that a pipe in the place of the file cannot hold the loader.
-    let flags =
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    openat(folder.as_fd(), name, flags, Mode::empty())
+    let opened = openat(folder.as_fd(), *file, as_file, Mode::empty());
+    opened.map(File::from).map_err(file_fault)
 }
 
 fn folder_fault(error: Errno) -> ReadFault {
