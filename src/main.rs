@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod memory;
 mod message;
 mod output;
 mod read;
@@ -14,11 +15,8 @@ use landfall::error::{Error, Result};
 use message::{Level, Messages};
 use std::process::ExitCode;
 
-/// Decoding and writing on all cores makes many short-lived buffers.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    memory::keep_freed();
     let cli = Cli::parse();
     let messages = Messages::new(&cli.global);
     // Libraries panic where they meet what they cannot say, such as a full disk or a damaged file; what follows from it is
