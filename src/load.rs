@@ -42,14 +42,20 @@ pub struct LoadLimits {
     pub small_batch_bytes_max: u64,
     /// One file of no more bytes is decoded by itself, without another thread.
     pub small_file_bytes_max: u64,
+    /// Files of no more bytes are decoded together where they can be.
+    pub joined_file_bytes_max: u64,
+    /// As soon as they have so many bytes in all.
+    pub joined_bytes: usize,
     /// JSON files of at least so many bytes are read in blocks.
     pub streamed_bytes_min: u64,
     /// Bytes of a block.
     pub block_bytes: usize,
     /// Other files are decoded in parts of so many records.
     pub part_records: usize,
-    /// Each core holds so many bytes of the rows of one file, and of those of files that load, before it writes them.
+    /// Each core holds so many bytes of the rows of one file before it writes them, which it may have to take back.
     pub held_bytes_max: usize,
+    /// Each core holds so many bytes of the rows of files that load before it writes them.
+    pub waiting_bytes_max: usize,
 }
 
 impl Default for LoadLimits {
@@ -57,10 +63,13 @@ impl Default for LoadLimits {
         LoadLimits {
             small_batch_bytes_max: 64 << 20,
             small_file_bytes_max: 1 << 20,
+            joined_file_bytes_max: 64 << 10,
+            joined_bytes: 1 << 20,
             streamed_bytes_min: 8 << 20,
             block_bytes: 4 << 20,
             part_records: 65_536,
             held_bytes_max: 32 << 20,
+            waiting_bytes_max: 8 << 20,
         }
     }
 }

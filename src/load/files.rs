@@ -125,6 +125,14 @@ impl FilePart {
 }
 
 impl FileState {
+    /// A file all of which was read, with its content hash, or why it does not count.
+    pub(super) fn of_read(read: Result<String, ReadFault>) -> FileState {
+        FileState {
+            read: Some(read),
+            ..FileState::default()
+        }
+    }
+
     /// Adds a part.
     pub(super) fn add(&mut self, part: FilePart) {
         self.records += part.records;

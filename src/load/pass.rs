@@ -7,14 +7,14 @@ use super::admission::Admission;
 use super::files::{FileDone, FileEnd, FilePart, FileState};
 use super::{LoadLimits, weight};
 use crate::batch::{MicroBatch, PlannedFile};
-use crate::bronze::{AheadWriter, LoadedRows, RowsAhead, STRETCH_ROWS};
+use crate::bronze::{AheadWriter, FileSpan, LoadedRows, RowsAhead, STRETCH_ROWS};
 use crate::change::{FileFault, ParkReason};
 use crate::decode::{
-    Block, Blocks, Decoded, NewColumn, Unpacked, begins_as_text, decode_block, decode_in_parts,
-    fault_of, is_of_blocks, is_plain_text_name,
+    Block, Blocks, Decoded, NewColumn, Together, Unpacked, begins_as_text, decode_block,
+    decode_in_parts, fault_of, is_for_together, is_of_blocks, is_plain_text_name,
 };
 use crate::error::{Error, Result};
-use crate::landing::{PlannedStream, ReadFault, open_planned, read};
+use crate::landing::{PlannedStream, ReadFault, ReadFile, open_planned, read};
 use crate::parallel::cores;
 use crate::schema::TableSchema;
 use crate::settings::{SnapshotVersion, SourceSettings};
@@ -248,6 +248,16 @@ impl Pass<'_> {
         weight(file) >= self.limits.streamed_bytes_min && is_of_blocks(&file.path, self.source)
     }
 
+    /// Whether a file can be decoded together with others, told by what is known before it is read.
+    fn is_joined(&self, place: usize) -> bool {
+        let file = self.file(place);
+        file.size <= self.limits.joined_file_bytes_max
+            && self.admission.is_some()
+            && self.source.snapshot_version == SnapshotVersion::None
+            && !self.schema.columns.fields().is_empty()
+            && is_for_together(&file.path, self.source)
+    }
+
     fn late(&self, file: &PlannedFile, rows: &RecordBatch) -> Result<Option<String>> {
         // One that takes its own place again is not late.
         match self.source.snapshot_version {
@@ -265,6 +275,12 @@ struct Worker<'w> {
     writer: Option<AheadWriter>,
     /// For rows of one file each.
     writers_of: HashMap<usize, AheadWriter>,
+    /// Files that were read, to be decoded together.
+    together: Vec<(usize, ReadFile)>,
+    /// Bytes of these.
+    together_bytes: usize,
+    /// Files turn out to need a look at each of them.
+    is_one_by_one: bool,
     /// Files of many rows, in memory, that load.
     waiting: Vec<(usize, FileDone)>,
     /// How many rows of small files are not joined.
@@ -281,6 +297,9 @@ impl<'w> Worker<'w> {
             shared,
             writer: None,
             writers_of: HashMap::new(),
+            together: Vec::new(),
+            together_bytes: 0,
+            is_one_by_one: false,
             waiting: Vec::new(),
             small_rows: 0,
             held_bytes: 0,
@@ -295,6 +314,7 @@ impl<'w> Worker<'w> {
                 self.file(*place)?;
                 continue;
             }
+            self.decode_together()?;
             match self.shared.begun() {
                 Some(open) => self.blocks(&open)?,
                 None => break,
@@ -311,23 +331,105 @@ impl<'w> Worker<'w> {
     }
 
     fn file(&mut self, place: usize) -> Result<()> {
+        if !self.is_one_by_one && self.pass.is_joined(place) {
+            return self.join(place);
+        }
         match self.pass.is_streamed(place) && self.stream(place)? {
             true => Ok(()),
             false => self.whole(place),
         }
     }
 
+    /// Reads a file that is to be decoded together with others, and decodes them when they are many.
+    fn join(&mut self, place: usize) -> Result<()> {
+        match read(&self.pass.source.path, self.pass.file(place)) {
+            Ok(read) => {
+                self.together_bytes += read.bytes.len();
+                self.together.push((place, read));
+            }
+            Err(fault) => self.unread(place, fault)?,
+        }
+        match self.together_bytes >= self.pass.limits.joined_bytes {
+            true => self.decode_together(),
+            false => Ok(()),
+        }
+    }
+
+    fn decode_together(&mut self) -> Result<()> {
+        self.together_bytes = 0;
+        let files = std::mem::take(&mut self.together);
+        if let [_, _, ..] = files.as_slice() {
+            if let Some((rows, counts)) = self.rows_of(&files)? {
+                return self.take_together(files, rows, &counts);
+            }
+            self.is_one_by_one = true;
+        }
+        for (place, read) in files {
+            self.decode(place, read)?;
+        }
+        Ok(())
+    }
+
+    /// The rows of all of these files, and how many each has, if there is nothing to be told of any of them.
+    fn rows_of(&self, files: &[(usize, ReadFile)]) -> Result<Option<(RecordBatch, Vec<usize>)>> {
+        let mut together = Together::default();
+        let Some(admission) = self.pass.admission else {
+            return Ok(None);
+        };
+        if !files.iter().all(|(_, read)| together.push(&read.bytes)) {
+            return Ok(None);
+        }
+        let Some((rows, counts)) = together.decode(self.pass.schema, self.pass.source) else {
+            return Ok(None);
+        };
+        let all_load = admission.refusals(&rows)?.iter().all(Option::is_none);
+        Ok(all_load.then_some((rows, counts)))
+    }
+
+    /// Ends files whose rows all load.
+    fn take_together(
+        &mut self,
+        files: Vec<(usize, ReadFile)>,
+        rows: RecordBatch,
+        counts: &[usize],
+    ) -> Result<()> {
+        let mut joined = LoadedRows {
+            files: Vec::with_capacity(files.len()),
+            file_rows: Vec::with_capacity(rows.num_rows()),
+            rows,
+        };
+        for ((place, read), &count) in files.into_iter().zip(counts) {
+            let file = self.pass.file(place);
+            if count > 0 {
+                joined.files.push(FileSpan {
+                    path: file.path.clone(),
+                    modified_at: file.modified_at,
+                    rows: count,
+                });
+                joined.file_rows.extend(1..=count as i64);
+            }
+            let done = FileDone {
+                content_hash: Some(read.hash),
+                end: FileEnd::Loads,
+                rows: count as u64,
+                rejects: Vec::new(),
+                held: Vec::new(),
+            };
+            self.result.done.push((place, done));
+        }
+        if joined.rows.num_rows() > 0 {
+            self.held_bytes += joined.rows.get_array_memory_size();
+            self.result.joined.push(joined);
+        }
+        self.write_if_much()
+    }
+
     /// Reads a file block by block; `false` where it turns out to be something else.
     fn stream(&mut self, place: usize) -> Result<bool> {
         let file = self.pass.file(place);
-        let mut state = FileState::default();
         let stream = match open_planned(&self.pass.source.path, file) {
             Ok(stream) => SharedStream(Arc::new(Mutex::new(Some(stream)))),
-            Err(fault) => {
-                state.read = Some(Err(fault));
-                self.finish(place, &mut state)?;
-                return Ok(true);
-            }
+            Err(fault) => return self.unread(place, fault).map(|()| true),
         };
         let mut unpacked = match Unpacked::open(&file.path, stream.clone()) {
             Ok(Some(unpacked)) => unpacked,
@@ -349,7 +451,7 @@ impl<'w> Worker<'w> {
         let open = Arc::new(OpenFile {
             place,
             blocks: Mutex::new(Some(blocks)),
-            state: Mutex::new(state),
+            state: Mutex::default(),
         });
         lock(&self.shared.open).push(Arc::clone(&open));
         self.blocks(&open)?;
@@ -407,21 +509,24 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Reads a file into memory and decodes it in parts.
+    /// Reads a file into memory and decodes it.
     fn whole(&mut self, place: usize) -> Result<()> {
+        match read(&self.pass.source.path, self.pass.file(place)) {
+            Ok(read) => self.decode(place, read),
+            Err(fault) => self.unread(place, fault),
+        }
+    }
+
+    /// Ends a file that was not read as planned.
+    fn unread(&mut self, place: usize, fault: ReadFault) -> Result<()> {
+        self.finish(place, &mut FileState::of_read(Err(fault)))
+    }
+
+    /// Decodes a file that is in memory, in parts.
+    fn decode(&mut self, place: usize, read: ReadFile) -> Result<()> {
         let pass = self.pass;
         let file = pass.file(place);
-        let state = Mutex::new(FileState::default());
-        let bytes = match read(&pass.source.path, file) {
-            Ok(read) => {
-                lock(&state).read = Some(Ok(read.hash));
-                read.bytes
-            }
-            Err(fault) => {
-                lock(&state).read = Some(Err(fault));
-                return self.finish(place, &mut lock(&state));
-            }
-        };
+        let state = Mutex::new(FileState::of_read(Ok(read.hash)));
         let worker = RefCell::new((&mut *self, Ok(())));
         let take = |decoded: Decoded| {
             let (worker, result) = &mut *worker.borrow_mut();
@@ -431,7 +536,7 @@ impl<'w> Worker<'w> {
         };
         let decoded = decode_in_parts(
             &file.path,
-            bytes,
+            read.bytes,
             pass.schema,
             pass.source,
             pass.limits.part_records,
@@ -514,7 +619,12 @@ impl<'w> Worker<'w> {
         if self.small_rows >= STRETCH_ROWS {
             self.join_small()?;
         }
-        match self.pass.ahead.is_some() && self.held_bytes > self.pass.limits.held_bytes_max {
+        self.write_if_much()
+    }
+
+    /// Writes the rows in memory of the files that load, if they are many.
+    fn write_if_much(&mut self) -> Result<()> {
+        match self.pass.ahead.is_some() && self.held_bytes > self.pass.limits.waiting_bytes_max {
             true => self.write_held(),
             false => Ok(()),
         }

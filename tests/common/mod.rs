@@ -35,10 +35,13 @@ pub(crate) const HINTS: &str =
 pub(crate) const LITTLE_MEMORY: LoadLimits = LoadLimits {
     small_batch_bytes_max: 0,
     small_file_bytes_max: 0,
+    joined_file_bytes_max: 0,
+    joined_bytes: 0,
     streamed_bytes_min: 1,
     block_bytes: 100,
     part_records: 3,
     held_bytes_max: 0,
+    waiting_bytes_max: 0,
 };
 
 /// One pipeline in a folder of its own.
