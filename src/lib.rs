@@ -42,6 +42,7 @@ pub mod error;
 pub mod events;
 pub mod explain;
 pub mod feed;
+pub mod huge_pages;
 pub mod landing;
 pub mod load;
 pub mod loader;

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use landfall::clock::SystemClock;
 use landfall::crash::CrashSwitch;
 use landfall::error::{Error, Result};
+use landfall::huge_pages;
 use landfall::loader::{Loader, LoaderEvent, RunOptions, RunSummary, Stop};
 use landfall::protocol::{BatchReport, Pipeline};
 use landfall::settings::PipelineSettings;
@@ -21,6 +22,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs the pipelines: one after the other with `--available-now`, side by side while watching.
 pub(crate) async fn run(run: Run, messages: Messages) -> Result<ExitCode> {
+    huge_pages::refuse();
     let stop = Stop::default();
     listen_for_signals(stop.clone(), messages)?;
     let options = RunOptions {
