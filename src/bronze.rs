@@ -13,7 +13,7 @@ use crate::delta::{
     VersionFiles,
 };
 use crate::error::{Error, Result};
-use crate::parallel::in_parallel;
+use crate::parallel::{cores, in_parallel};
 use crate::schema::TableSchema;
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use deltalake::kernel::Add;
@@ -57,12 +57,21 @@ impl<'b> RowsAhead<'b> {
 
     /// Begins a data file for rows of `schema`, which holds all source columns of the table and perhaps more.
     pub fn writer(&self, schema: &TableSchema) -> Result<AheadWriter> {
+        self.writer_of(schema, usize::MAX)
+    }
+
+    /// The same for no more than so many rows.
+    fn writer_of(&self, schema: &TableSchema, rows_max: usize) -> Result<AheadWriter> {
         let schema = self.bronze.widened(schema)?;
         let runtime = Builder::new_current_thread().build().map_err(|error| {
             Error::unavailable(format!("rows cannot be written ahead: {error}"))
         })?;
         Ok(AheadWriter {
-            writer: self.bronze.table.row_writer(Arc::clone(&schema))?,
+            writer: self
+                .bronze
+                .table
+                .row_writer(Arc::clone(&schema))?
+                .of_rows(rows_max),
             schema,
             batch: self.batch,
             loaded_at: self.loaded_at,
@@ -73,7 +82,7 @@ impl<'b> RowsAhead<'b> {
     /// Writes rows of landing files, each of which stands in them once, into data files.
     ///
     /// Must not be called where tokio runs.
-    pub fn write(&self, schema: &TableSchema, loaded: &[LoadedRows]) -> Result<Vec<Add>> {
+    pub fn write(&self, schema: &TableSchema, loaded: Vec<LoadedRows>) -> Result<Vec<Add>> {
         let mut paths = BTreeSet::new();
         for file in loaded.iter().flat_map(|loaded| &loaded.files) {
             if !paths.insert(file.path.as_str()) {
@@ -83,15 +92,20 @@ impl<'b> RowsAhead<'b> {
                 )));
             }
         }
-        let mut writer = self.writer(schema)?;
-        let stretches = stretches(loaded);
-        let rows = in_parallel(stretches.len(), |stretch| {
-            let joined = LoadedRows::joined(loaded[stretches[stretch].clone()].to_vec())?;
-            let joined = joined.ok_or_else(|| Error::bug("a stretch of no rows"))?;
-            with_loader_columns(&joined, &writer.schema, self.batch, self.loaded_at)
-        })?;
-        for rows in rows {
-            writer.runtime.block_on(writer.writer.write(&rows))?;
+        let rows = loaded.iter().map(|loaded| loaded.file_rows.len()).sum();
+        let mut writer = self.writer_of(schema, rows)?;
+        // What is written is given back before more is made.
+        for stretches in stretches(loaded).chunks_mut(cores()) {
+            let stretches: Vec<_> = stretches.iter_mut().map(std::mem::take).collect();
+            let rows = in_parallel(stretches.len(), |stretch| {
+                let joined = LoadedRows::joined(stretches[stretch].clone())?;
+                let joined = joined.ok_or_else(|| Error::bug("a stretch of no rows"))?;
+                with_loader_columns(&joined, &writer.schema, self.batch, self.loaded_at)
+            })?;
+            drop(stretches);
+            for rows in rows {
+                writer.runtime.block_on(writer.writer.write(&rows))?;
+            }
         }
         writer.close()
     }
@@ -338,7 +352,7 @@ mod tests {
         let batch = BatchId(txn.version);
         let ahead = RowsAhead::new(bronze, batch, 9_000_000);
         let written = std::thread::scope(|scope| {
-            let write = scope.spawn(|| ahead.write(schema, files));
+            let write = scope.spawn(|| ahead.write(schema, files.to_vec()));
             write.join().unwrap()
         })?;
         bronze
@@ -421,7 +435,11 @@ mod tests {
         let files: Vec<LoadedRows> = (0..7)
             .map(|place| file(&format!("f{place}"), 0..STRETCH_ROWS as i64 / 3 + place))
             .collect();
-        assert_eq!(stretches(&files), [0..3, 3..6, 6..7]);
+        let lengths = stretches(files.clone())
+            .iter()
+            .map(Vec::len)
+            .collect::<Vec<_>>();
+        assert_eq!(lengths, [3, 3, 1]);
         let _commit = load(&mut bronze, 1, &files, &[]).await.unwrap();
         for (place, file) in files.iter().enumerate() {
             let (_, rows) = hash_of(&bronze, &format!("f{place}"));

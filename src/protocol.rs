@@ -25,6 +25,7 @@ use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::AppTransaction;
 use crate::error::{Error, Result};
 use crate::events::check_rules;
+use crate::huge_pages;
 use crate::load::{FirstPass, LoadContext, LoadLimits, LoadedBatch, is_large};
 use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
@@ -258,6 +259,9 @@ impl Pipeline {
     /// if it is not there.
     async fn load(&mut self, batch: &MicroBatch) -> Result<LoadedBatch> {
         let is_large = is_large(batch, &self.limits);
+        if is_large {
+            huge_pages::allow();
+        }
         let schema = self.schema();
         if is_large && !self.is_first() {
             self.make_bronze(&schema).await?;
@@ -414,7 +418,7 @@ impl Pipeline {
         let ahead = RowsAhead::new(bronze, batch, self.started_at);
         let checkpoint = &mut self.checkpoint;
         let (prepared, written) = std::thread::scope(|scope| {
-            let write = scope.spawn(|| ahead.write(&loaded.schema, &rows));
+            let write = scope.spawn(|| ahead.write(&loaded.schema, rows));
             let prepared = checkpoint.prepare(batch, &loaded.outcomes);
             let written = write.join();
             (

@@ -10,7 +10,6 @@ use arrow::array::{
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Rows of small files are joined into stretches of so many: each has its price.
@@ -101,16 +100,20 @@ pub(super) fn is_loader_column(name: &str) -> bool {
         .any(|column| column.name().eq_ignore_ascii_case(name))
 }
 
-/// Ranges of `loaded` that have about [`STRETCH_ROWS`] rows each.
-pub(super) fn stretches(loaded: &[LoadedRows]) -> Vec<Range<usize>> {
+/// `loaded` in stretches of about [`STRETCH_ROWS`] rows each.
+pub(super) fn stretches(loaded: Vec<LoadedRows>) -> Vec<Vec<LoadedRows>> {
     let mut stretches = Vec::new();
-    let (mut start, mut rows) = (0, 0);
-    for (place, part) in loaded.iter().enumerate() {
+    let (mut stretch, mut rows) = (Vec::new(), 0);
+    for part in loaded {
         rows += part.rows.num_rows();
-        if rows >= STRETCH_ROWS || place + 1 == loaded.len() {
-            stretches.push(start..place + 1);
-            (start, rows) = (place + 1, 0);
+        stretch.push(part);
+        if rows >= STRETCH_ROWS {
+            stretches.push(std::mem::take(&mut stretch));
+            rows = 0;
         }
+    }
+    if !stretch.is_empty() {
+        stretches.push(stretch);
     }
     stretches
 }

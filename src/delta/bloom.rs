@@ -52,17 +52,19 @@ impl Table {
     }
 }
 
-/// Adds filters of `columns`, in lower case, to the files of `names`.
+/// Adds filters of `columns`, in lower case, to the row groups of files of `names`, which have so many rows at most.
 pub(super) fn with_filters<'a>(
     mut properties: WriterPropertiesBuilder,
     columns: &[String],
+    rows_max: usize,
     names: impl Iterator<Item = &'a String>,
 ) -> WriterPropertiesBuilder {
     for name in names.filter(|name| columns.contains(&name.to_lowercase())) {
         let path = || ColumnPath::from(vec![name.clone()]);
         properties = properties
             .set_column_bloom_filter_enabled(path(), true)
-            .set_column_bloom_filter_fpp(path(), FALSE_POSITIVES);
+            .set_column_bloom_filter_fpp(path(), FALSE_POSITIVES)
+            .set_column_bloom_filter_max_ndv(path(), rows_max as u64);
     }
     properties
 }

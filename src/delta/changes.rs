@@ -26,7 +26,8 @@ impl Table {
     ///
     /// If the program stops inside, nothing names the files and vacuum takes them.
     pub async fn write_rows(&self, schema: SchemaRef, batches: &[RecordBatch]) -> Result<Vec<Add>> {
-        let mut writer = self.row_writer(schema)?;
+        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        let mut writer = self.row_writer(schema)?.of_rows(rows);
         for batch in batches {
             writer.write(batch).await?;
         }

@@ -25,13 +25,16 @@ const TARGET_FILE_BYTES: NonZeroU64 = NonZeroU64::new(128 << 20).expect("not zer
 /// Small pages make reading single rows cheap.
 const PAGE_ROWS: usize = 2_000;
 const WRITE_BATCH_ROWS: usize = 8_192;
-const ROW_GROUP_ROWS: usize = 1 << 20;
+/// Filters of the keys of so many rows stay in the cache of a core while they are filled.
+const ROW_GROUP_ROWS: usize = 1 << 19;
 
 /// Writes data files batch by batch.
 pub struct RowWriter {
     root: PathBuf,
     schema: SchemaRef,
     partition_by: Vec<String>,
+    /// How many there may be.
+    rows_max: usize,
     writer: Writer,
 }
 
@@ -60,6 +63,7 @@ impl RowWriter {
             root,
             schema,
             partition_by: partition_by.to_vec(),
+            rows_max: usize::MAX,
             writer: Writer::Waiting(Box::new(NotYet {
                 store,
                 indexed_columns,
@@ -68,13 +72,23 @@ impl RowWriter {
         })
     }
 
+    /// The same for no more than so many rows: what is made ready for many more costs time.
+    pub fn of_rows(mut self, rows_max: usize) -> RowWriter {
+        self.rows_max = rows_max;
+        self
+    }
+
     /// The writer of the library, which encodes columns as suits the rows of `first` where it is made now.
     fn open(&mut self, first: &RecordBatch) -> Result<&mut DeltaWriter> {
         if let Writer::Waiting(waiting) = &self.writer {
             let config = WriterConfig::new(
                 Arc::clone(&self.schema),
                 self.partition_by.clone(),
-                Some(writer_properties(first, &waiting.bloom_columns)?),
+                Some(writer_properties(
+                    first,
+                    self.rows_max,
+                    &waiting.bloom_columns,
+                )?),
                 Some(TARGET_FILE_BYTES),
                 Some(WRITE_BATCH_ROWS),
                 waiting.indexed_columns,
@@ -125,7 +139,11 @@ impl RowWriter {
     }
 }
 
-fn writer_properties(first: &RecordBatch, bloom_columns: &[String]) -> Result<WriterProperties> {
+fn writer_properties(
+    first: &RecordBatch,
+    rows_max: usize,
+    bloom_columns: &[String],
+) -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(1).map_err(|error| Error::bug(format!("zstd: {error}")))?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
@@ -136,7 +154,8 @@ fn writer_properties(first: &RecordBatch, bloom_columns: &[String]) -> Result<Wr
     let properties = encoding::by_column(properties, first)?;
     let schema = first.schema();
     let names = schema.fields().iter().map(|field| field.name());
-    Ok(bloom::with_filters(properties, bloom_columns, names).build())
+    let rows = rows_max.clamp(1, ROW_GROUP_ROWS);
+    Ok(bloom::with_filters(properties, bloom_columns, rows, names).build())
 }
 
 /// Change data files as the log names them.
