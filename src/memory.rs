@@ -14,7 +14,14 @@ const PURGE_DELAY_DEFAULT: c_long = 1_000;
 /// A batch takes again and again what it gave back, and the system clears each page first.
 const PURGE_DELAY_KEPT: c_long = 10_000;
 
-/// Keeps freed memory for longer than the allocator does by itself, unless its environment variable says how long.
+/// Of the allocator of C libraries: zstd takes a megabyte for each column of a file, and gives it back.
+#[cfg(target_env = "gnu")]
+const KEPT_BY_C: [(libc::c_int, libc::c_int); 2] = [
+    (libc::M_MMAP_THRESHOLD, 16 << 20),
+    (libc::M_TRIM_THRESHOLD, 64 << 20),
+];
+
+/// Keeps freed memory for longer than the allocators do by themselves, unless an environment variable says how long.
 ///
 /// To be called first in `main`: options must not be set while other threads run.
 pub(crate) fn keep_freed() {
@@ -23,6 +30,11 @@ pub(crate) fn keep_freed() {
         if mi_option_get(PURGE_DELAY) == PURGE_DELAY_DEFAULT {
             mi_option_set(PURGE_DELAY, PURGE_DELAY_KEPT);
         }
+    }
+    #[cfg(target_env = "gnu")]
+    for (option, bytes) in KEPT_BY_C {
+        // SAFETY: sets a threshold; one that is refused stays as it is.
+        unsafe { libc::mallopt(option, bytes) };
     }
 }
 
