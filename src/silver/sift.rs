@@ -228,8 +228,10 @@ impl Sift<'_> {
         pass: usize,
         passes: usize,
     ) -> Result<Buckets<K, S>> {
-        let mut buckets: Buckets<K, S> =
-            (0..BUCKETS.div_ceil(passes)).map(|_| Vec::new()).collect();
+        let share = row_count(&self.files[file]) / BUCKETS;
+        // Keys are spread evenly but for chance, or for a few that have many events.
+        let of_share = |_| Vec::with_capacity(share + share / 8);
+        let mut buckets: Buckets<K, S> = (0..BUCKETS.div_ceil(passes)).map(of_share).collect();
         let mut classifier = None;
         let mut first = 0;
         for scanned in self.bronze.scan(&self.files[file], &self.columns)? {
