@@ -24,6 +24,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 
+/// Rows of a batch that are written at once go into several files where each has so many.
+const FILE_ROWS_MIN: usize = 100_000;
+
 /// Proof that a batch is in bronze.
 pub type BronzeCommit = AppendCommit;
 
@@ -92,19 +95,23 @@ impl<'b> RowsAhead<'b> {
                 )));
             }
         }
-        let rows = loaded.iter().map(|loaded| loaded.file_rows.len()).sum();
+        let rows: usize = loaded.iter().map(|loaded| loaded.file_rows.len()).sum();
+        let stretches = stretches(loaded);
+        let files = (rows / FILE_ROWS_MIN).clamp(1, cores());
+        let per_file = stretches.len().div_ceil(files).max(1);
+        let parts: Vec<_> = stretches.chunks(per_file).collect();
+        let written = in_parallel(parts.len(), |part| self.write_file(schema, parts[part]))?;
+        Ok(written.into_iter().flatten().collect())
+    }
+
+    /// Writes one data file, or more where its rows are for several partitions.
+    fn write_file(&self, schema: &TableSchema, stretches: &[Vec<LoadedRows>]) -> Result<Vec<Add>> {
+        let loaded = stretches.iter().flatten();
+        let rows = loaded.map(|loaded| loaded.file_rows.len()).sum();
         let mut writer = self.writer_of(schema, rows)?;
-        // What is written is given back before more is made.
-        for stretches in stretches(loaded).chunks_mut(cores()) {
-            let stretches: Vec<_> = stretches.iter_mut().map(std::mem::take).collect();
-            let rows = in_parallel(stretches.len(), |stretch| {
-                let joined = LoadedRows::joined(stretches[stretch].clone())?;
-                let joined = joined.ok_or_else(|| Error::bug("a stretch of no rows"))?;
-                with_loader_columns(&joined, &writer.schema, self.batch, self.loaded_at)
-            })?;
-            drop(stretches);
-            for rows in rows {
-                writer.runtime.block_on(writer.writer.write(&rows))?;
+        for stretch in stretches {
+            if let Some(joined) = LoadedRows::joined(stretch.clone())? {
+                writer.write(&joined)?;
             }
         }
         writer.close()
