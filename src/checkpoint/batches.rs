@@ -3,7 +3,7 @@
 //! At most one batch is planned at a time, and its files do not change while it is. Ids only rise.
 
 use super::files::{state_of, unsigned};
-use super::outcomes::{confirm_files, insert_outcome, outcomes, rows_for_bronze};
+use super::outcomes::{confirm_files, insert_outcome, outcomes, totals};
 use super::{
     ApplyCounters, BatchRecord, BatchState, CheckpointStore, FileEvent, FileOutcome, FileState,
     stored,
@@ -27,6 +27,8 @@ const SELECT_NEXT_RETRY: &str = "
 const SELECT_PLANNED_FILES: &str = "
     SELECT path, size, modified_at, replaces FROM files
     WHERE state = 'planned' AND state <> 'loaded' AND batch_id = ?1 ORDER BY path";
+const COUNT_PLANNED_FILES: &str = "
+    SELECT count(*) FROM files WHERE state = 'planned' AND state <> 'loaded' AND batch_id = ?1";
 const SELECT_PLANNED_BATCH: &str = "SELECT batch_id FROM batches WHERE state = 'planned'";
 const SELECT_LAST_BATCH: &str = "
     SELECT batch_id, epoch, state, planned_at, bronze_version, silver_version, files, rows, rows_inserted, rows_updated,
@@ -110,6 +112,11 @@ impl CheckpointStore {
         })
     }
 
+    /// Whether some file waits for a batch.
+    pub fn has_pending(&self) -> Result<bool> {
+        self.read(|connection| Ok(connection.prepare_cached(SELECT_PENDING)?.exists([])?))
+    }
+
     /// When the next parked file is due to be tried again by itself.
     pub fn next_retry_at(&self) -> Result<Option<Micros>> {
         self.read(|connection| {
@@ -182,28 +189,28 @@ impl CheckpointStore {
     /// because no file of the batch is loaded with rows; such a batch counts as applied.
     ///
     /// If the program stops before, recovery finds the batch id in bronze and calls this. So it does after a power cut, which
-    /// may take it back until the checkpoint is synced again.
+    /// may take it back until the checkpoint is synced again, but not where bronze has nothing of the batch.
     pub fn confirm_loaded(
         &mut self,
         batch: BatchId,
         bronze_version: Option<Version>,
         now: Micros,
     ) -> Result<()> {
-        self.write_unsynced(|transaction| {
-            let planned = must_be_planned(transaction, batch)?;
-            let outcomes = outcomes(transaction, batch)?;
-            if outcomes.len() != planned.len() {
+        let record = |transaction: &Transaction<'_>| {
+            let planned = count_of_planned(transaction, batch)?;
+            let totals = totals(transaction, batch)?;
+            if totals.files != planned {
                 return Err(Error::bug(format!(
                     "batch {batch} is confirmed but was not prepared"
                 )));
             }
-            let rows: u64 = outcomes.iter().map(rows_for_bronze).sum();
+            let rows = totals.rows;
             if rows > 0 && bronze_version.is_none() {
                 return Err(Error::bug(format!(
                     "batch {batch} has {rows} rows but no bronze version"
                 )));
             }
-            confirm_files(transaction, batch, &outcomes, bronze_version, now)?;
+            confirm_files(transaction, batch, &totals, bronze_version, now)?;
             let state = if bronze_version.is_some() {
                 BatchState::Loaded
             } else {
@@ -218,9 +225,14 @@ impl CheckpointStore {
                     stored(rows),
                 ),
             )?;
-            transaction.execute("DELETE FROM outcomes WHERE batch_id = ?1", (batch.0,))?;
+            // All of them are of this batch, and all at once they go without a look at each.
+            transaction.execute("DELETE FROM outcomes", [])?;
             Ok(())
-        })
+        };
+        match bronze_version {
+            Some(_) => self.write_unsynced(record),
+            None => self.write(record),
+        }
     }
 
     /// Marks every loaded batch up to `bronze_version` applied; the newest of them carries the counters. Without a silver
@@ -293,10 +305,22 @@ fn planned_files(connection: &Connection, batch: BatchId) -> Result<Vec<PlannedF
 }
 
 fn must_be_planned(connection: &Connection, batch: BatchId) -> Result<Vec<PlannedFile>> {
-    if planned_batch(connection)? != Some(batch) {
-        return Err(Error::bug(format!("batch {batch} is not planned")));
-    }
+    check_planned(connection, batch)?;
     planned_files(connection, batch)
+}
+
+/// How many files of a batch are planned, which must be.
+fn count_of_planned(connection: &Connection, batch: BatchId) -> Result<u64> {
+    check_planned(connection, batch)?;
+    let mut statement = connection.prepare_cached(COUNT_PLANNED_FILES)?;
+    statement.query_row((batch.0,), |row| Ok(unsigned(row, 0)))?
+}
+
+fn check_planned(connection: &Connection, batch: BatchId) -> Result<()> {
+    match planned_batch(connection)? == Some(batch) {
+        true => Ok(()),
+        false => Err(Error::bug(format!("batch {batch} is not planned"))),
+    }
 }
 
 fn planned_file(row: &Row<'_>) -> Result<PlannedFile> {
@@ -496,6 +520,7 @@ mod tests {
             SELECT_RETRIES,
             SELECT_NEXT_RETRY,
             SELECT_PLANNED_FILES,
+            COUNT_PLANNED_FILES,
             UPDATE_PLANNED,
         ] {
             let plan = bench.store.read(|connection| {

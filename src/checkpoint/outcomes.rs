@@ -9,11 +9,17 @@ use crate::change::{FileFault, ParkReason, Version};
 use crate::clock::Micros;
 use crate::error::{Error, Result};
 use rusqlite::{Connection, Row, Transaction};
-use std::collections::HashMap;
 
 const SELECT_OUTCOMES: &str = "
     SELECT path, kind, content_hash, rows, quarantined, reason, detail, next_try_at
     FROM outcomes WHERE batch_id = ?1 ORDER BY path";
+/// Of files that do not load.
+const SELECT_OTHERS: &str = "
+    SELECT path, kind, content_hash, rows, quarantined, reason, detail, next_try_at
+    FROM outcomes WHERE batch_id = ?1 AND kind NOT IN ('loaded', 'duplicate') ORDER BY path";
+const SELECT_TOTALS: &str = "
+    SELECT count(*), coalesce(sum(kind IN ('loaded', 'duplicate')), 0), coalesce(sum(rows), 0)
+    FROM outcomes WHERE batch_id = ?1";
 
 const INSERT_OUTCOME: &str = "
     INSERT INTO outcomes (batch_id, path, kind, content_hash, rows, quarantined, reason, detail, next_try_at)
@@ -34,11 +40,15 @@ const UPDATE_LOADED: &str = "
     WHERE outcome.batch_id = ?1 AND outcome.kind IN ('loaded', 'duplicate') AND files.path = outcome.path
         AND files.state = ?2";
 
-/// Files that were forgotten together with the file whose bytes they repeat, and whose source was gone by then.
+/// Files that were forgotten together with the file whose bytes they repeat, and whose source was gone by then; each with the
+/// file of the batch that brings these bytes again.
 const SELECT_REPEATED: &str = "
-    SELECT path, content_hash FROM files
-    WHERE state = 'parked' AND state <> 'loaded' AND reason = 'vanished' AND content_hash IS NOT NULL
-        AND rows_loaded = 0 AND rows_quarantined = 0";
+    SELECT file.path, min(outcome.path)
+    FROM files AS file JOIN outcomes AS outcome ON outcome.content_hash = file.content_hash
+    WHERE file.state = 'parked' AND file.state <> 'loaded' AND file.reason = 'vanished'
+        AND file.rows_loaded = 0 AND file.rows_quarantined = 0
+        AND outcome.batch_id = ?1 AND outcome.kind = 'loaded' AND outcome.rows + outcome.quarantined > 0
+    GROUP BY file.path";
 const UPDATE_REPEATED_AGAIN: &str = "
     UPDATE files SET state = ?2, reason = ?3, detail = ?4 WHERE path = ?1";
 /// What is said before the name of the file whose bytes another one repeats.
@@ -82,7 +92,11 @@ pub(super) fn insert_outcome(
 
 /// The recorded outcomes of a batch, in path order.
 pub(super) fn outcomes(connection: &Connection, batch: BatchId) -> Result<Vec<FileOutcome>> {
-    let mut statement = connection.prepare_cached(SELECT_OUTCOMES)?;
+    selected(connection, SELECT_OUTCOMES, batch)
+}
+
+fn selected(connection: &Connection, sql: &str, batch: BatchId) -> Result<Vec<FileOutcome>> {
+    let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query((batch.0,))?;
     let mut outcomes = Vec::new();
     while let Some(row) = rows.next()? {
@@ -93,6 +107,29 @@ pub(super) fn outcomes(connection: &Connection, batch: BatchId) -> Result<Vec<Fi
         });
     }
     Ok(outcomes)
+}
+
+/// What is recorded of a batch, in numbers.
+pub(super) struct Totals {
+    /// All outcomes.
+    pub(super) files: u64,
+    /// Files that load, by themselves or as duplicates.
+    loading: u64,
+    /// Rows that stand in bronze once the batch is committed.
+    pub(super) rows: u64,
+}
+
+pub(super) fn totals(connection: &Connection, batch: BatchId) -> Result<Totals> {
+    let mut statement = connection.prepare_cached(SELECT_TOTALS)?;
+    statement.query_row((batch.0,), |row| {
+        Ok(unsigned(row, 0).and_then(|files| {
+            Ok(Totals {
+                files,
+                loading: unsigned(row, 1)?,
+                rows: unsigned(row, 2)?,
+            })
+        }))
+    })?
 }
 
 fn outcome_kind(row: &Row<'_>) -> Result<OutcomeKind> {
@@ -127,40 +164,17 @@ fn park_reason(word: &str) -> Result<ParkReason> {
         .ok_or_else(|| Error::disagreement(format!("unknown reason of a parked file: {word}")))
 }
 
-/// How many rows of the file stand in bronze once the batch is committed.
-pub(super) fn rows_for_bronze(outcome: &FileOutcome) -> u64 {
-    match outcome.result {
-        OutcomeKind::Loaded { rows, .. } => rows,
-        OutcomeKind::Parked { .. }
-        | OutcomeKind::Again
-        | OutcomeKind::Vanished
-        | OutcomeKind::Duplicate { .. } => 0,
-    }
-}
-
-/// Moves the files of the batch to where their outcomes say, which are recorded.
+/// Moves the files of the batch to where their outcomes say, which are recorded and have these `totals`.
 pub(super) fn confirm_files(
     transaction: &Transaction<'_>,
     batch: BatchId,
-    outcomes: &[FileOutcome],
+    totals: &Totals,
     bronze_version: Option<Version>,
     now: Micros,
 ) -> Result<()> {
-    let mut loading = 0;
-    let mut with_records: HashMap<&str, &str> = HashMap::new();
-    for outcome in outcomes {
+    for outcome in selected(transaction, SELECT_OTHERS, batch)? {
         match &outcome.result {
-            OutcomeKind::Loaded { rows, quarantined } => {
-                loading += 1;
-                if let Some(hash) = outcome
-                    .content_hash
-                    .as_deref()
-                    .filter(|_| rows + quarantined > 0)
-                {
-                    with_records.entry(hash).or_insert(&outcome.path);
-                }
-            }
-            OutcomeKind::Duplicate { .. } => loading += 1,
+            OutcomeKind::Loaded { .. } | OutcomeKind::Duplicate { .. } => {}
             OutcomeKind::Parked { fault, next_try_at } => {
                 park_file(transaction, &outcome.path, fault, *next_try_at)?;
             }
@@ -184,30 +198,31 @@ pub(super) fn confirm_files(
         REMARK_DUPLICATE_CONTENT,
         REPEATS,
     ))?;
-    if loaded != loading {
+    if loaded as u64 != totals.loading {
         return Err(Error::bug(format!(
-            "{loading} files of batch {batch} load, but {loaded} were planned"
+            "{} files of batch {batch} load, but {loaded} were planned",
+            totals.loading
         )));
     }
-    repeat_again(transaction, &with_records)
+    repeat_again(transaction, batch)
 }
 
 /// Files that wait for nothing but the bytes of a file that is loaded now are its duplicates again.
-fn repeat_again(transaction: &Transaction<'_>, loaded: &HashMap<&str, &str>) -> Result<()> {
+fn repeat_again(transaction: &Transaction<'_>, batch: BatchId) -> Result<()> {
     let mut statement = transaction.prepare_cached(SELECT_REPEATED)?;
-    let mut rows = statement.query([])?;
-    let mut repeated: Vec<(String, String)> = Vec::new();
-    while let Some(row) = rows.next()? {
-        let hash: String = row.get(1)?;
-        if let Some(path) = loaded.get(hash.as_str()) {
-            repeated.push((row.get(0)?, format!("{REPEATS}{path}")));
-        }
-    }
+    let repeated = statement
+        .query_map((batch.0,), |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<Vec<(String, String)>>>()?;
     let state = FileState::Parked.next(FileEvent::Restore)?;
-    for (path, detail) in repeated {
+    for (path, original) in repeated {
         transaction
             .prepare_cached(UPDATE_REPEATED_AGAIN)?
-            .execute((path, state.as_str(), REMARK_DUPLICATE_CONTENT, detail))?;
+            .execute((
+                path,
+                state.as_str(),
+                REMARK_DUPLICATE_CONTENT,
+                format!("{REPEATS}{original}"),
+            ))?;
     }
     Ok(())
 }
