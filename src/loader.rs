@@ -234,7 +234,7 @@ impl Loader {
             if self.stop.is_asked() || self.is_enough(options) {
                 return Ok(());
             }
-            let progressed = self.summary.batches > before;
+            let progressed = self.summary.batches > before && !self.is_through(&look, options)?;
             if progressed {
                 progressed_at = Instant::now();
             } else if self.keep_up_idle(options, tell).await? {
@@ -261,6 +261,12 @@ impl Loader {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether all that was there for a run that ends by itself is loaded. What comes while it loads is left to the next.
+    fn is_through(&self, look: &Look, options: RunOptions) -> Result<bool> {
+        let is_settled = options.available_now && look.look_again_in.is_none();
+        Ok(is_settled && !self.pipeline.checkpoint.has_pending()?)
     }
 
     /// Finishes a batch that lost against other writers; it stays frozen if it loses again.
