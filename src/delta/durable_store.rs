@@ -285,7 +285,8 @@ impl ObjectStore for DurableStore {
         };
         let path = self.inner.path_to_filesystem(location)?;
         self.lock_hidden().remove(&path);
-        let is_of_log = path.parent() == Some(&self.folders.root.join(LOG_FOLDER));
+        let folder = path.parent();
+        let is_of_log = folder.is_some_and(|folder| folder.ends_with(LOG_FOLDER));
         let (folders, unsynced) = (Arc::clone(&self.folders), Arc::clone(&self.unsynced));
         blocking(move || {
             let done = match create || is_of_log {
