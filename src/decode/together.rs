@@ -13,7 +13,7 @@ use crate::settings::SourceSettings;
 use arrow::array::{Array, RecordBatch};
 
 /// The texts of small files, one behind the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Together {
     text: Vec<u8>,
     /// Where the text of each file ends.
@@ -26,6 +26,15 @@ pub fn is_for_together(path: &str, settings: &SourceSettings) -> bool {
 }
 
 impl Together {
+    /// None yet, with room for so many files of so many bytes in all.
+    pub fn new(files: usize, bytes: usize) -> Self {
+        Together {
+            // The last line of each may lack its end.
+            text: Vec::with_capacity(bytes + files),
+            ends: Vec::with_capacity(files),
+        }
+    }
+
     /// Takes the bytes of the next file; `false`, and nothing is taken, where they show something else than lines in UTF-8.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         if !begins_as_text(bytes) || utf8_start(bytes).ok() != Some(0) {
@@ -79,7 +88,7 @@ mod tests {
     use std::io::Write;
 
     fn together(case: &Case, files: &[&str]) -> Option<(RecordBatch, Vec<usize>)> {
-        let mut together = Together::default();
+        let mut together = Together::new(2, 100);
         assert!(files.iter().all(|file| together.push(file.as_bytes())));
         together.decode(&case.schema, &case.settings)
     }
@@ -139,13 +148,65 @@ mod tests {
     }
 
     #[test]
+    fn files_of_random_lines_are_decoded_alike_or_left() {
+        const LINES: [&str; 14] = [
+            "{\"order_id\": 1, \"status\": \"a\", \"amount\": 1.5, \"seq\": 9}\n",
+            "{\"order_id\": 2, \"status\": \"bc\", \"amount\": 2.5, \"seq\": 10}\n",
+            "{\"order_id\": 3, \"status\": \"\\u00e9\\\"}\", \"seq\": 11}\r\n",
+            "{\"status\": null, \"order_id\": 4}\n",
+            "{ }\n",
+            "\n",
+            " \t\r\n",
+            "{\"order_id\": 5, \"op\": \"U\"}",
+            "{\"order_id\": 5,",
+            "\"seq\": 1}\n",
+            "{\"order_id\": 6}\r",
+            "{\"order_id\": \"six\"}\n",
+            "{\"other\": 7}\n",
+            "{\"amount\": 1.234}\n",
+        ];
+        let case = Case::json(ORDERS).evolution(SchemaEvolutionMode::Rescue);
+        let mut next = numbers(11);
+        let (mut alike, mut left) = (0, 0);
+        for round in 0..3_000 {
+            // Mostly lines about which there is nothing to be told.
+            let kinds = if round % 3 == 0 { LINES.len() } else { 7 };
+            let mut file = || -> String {
+                let lines = 0..next(5);
+                lines.map(|_| LINES[next(kinds)]).collect()
+            };
+            let files: Vec<String> = (0..4).map(|_| file()).collect();
+            let texts: Vec<&str> = files.iter().map(String::as_str).collect();
+            let alone: Vec<_> = texts.iter().map(|text| case.read(text)).collect();
+            let is_plain = alone.iter().all(|decoded| {
+                let rescued = decoded.rows.column_by_name(RESCUED_DATA).unwrap();
+                decoded.rejects.is_empty() && rescued.null_count() == rescued.len()
+            });
+            let Some((rows, counts)) = together(&case, &texts) else {
+                assert!(!is_plain, "{files:?}");
+                left += 1;
+                continue;
+            };
+            assert!(is_plain, "{files:?}");
+            alike += 1;
+            let mut start = 0;
+            for (decoded, count) in alone.iter().zip(counts) {
+                assert_eq!(rows.slice(start, count), decoded.rows, "{files:?}");
+                start += count;
+            }
+            assert_eq!(start, rows.num_rows());
+        }
+        assert!(alike > 500 && left > 500, "{alike} alike, {left} left");
+    }
+
+    #[test]
     fn other_files_are_not_taken() {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(order(1).as_bytes()).unwrap();
         let wide: Vec<u8> = order(1).encode_utf16().flat_map(u16::to_le_bytes).collect();
         let marked = [b"\xEF\xBB\xBF", order(1).as_bytes()].concat();
         for bytes in [packed.finish().unwrap(), wide, marked, b"PAR1 ".to_vec()] {
-            let mut together = Together::default();
+            let mut together = Together::new(2, 100);
             assert!(!together.push(&bytes), "{bytes:?}");
             assert_eq!(together.text, b"");
         }

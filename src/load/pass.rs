@@ -372,10 +372,11 @@ impl<'w> Worker<'w> {
 
     /// The rows of all of these files, and how many each has, if there is nothing to be told of any of them.
     fn rows_of(&self, files: &[(usize, ReadFile)]) -> Result<Option<(RecordBatch, Vec<usize>)>> {
-        let mut together = Together::default();
         let Some(admission) = self.pass.admission else {
             return Ok(None);
         };
+        let bytes = files.iter().map(|(_, read)| read.bytes.len()).sum();
+        let mut together = Together::new(files.len(), bytes);
         if !files.iter().all(|(_, read)| together.push(&read.bytes)) {
             return Ok(None);
         }
