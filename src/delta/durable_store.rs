@@ -31,13 +31,23 @@ pub(super) struct DurableStore {
     folders: Arc<SyncedFolders>,
     hidden: Arc<Mutex<HashSet<PathBuf>>>,
     /// Files in their places, of which no log entry is written yet and the disk may have nothing.
-    unsynced: Arc<Mutex<Vec<PathBuf>>>,
+    unsynced: Arc<Mutex<Vec<Unsynced>>>,
+}
+
+/// A file that the disk may not have.
+#[derive(Debug)]
+struct Unsynced {
+    path: PathBuf,
+    /// As it was written: only this tells for sure that bytes did not reach the disk.
+    file: File,
 }
 
 /// Where the log of a table stands.
 const LOG_FOLDER: &str = "_delta_log";
 /// So many files are synced at once at most.
 const SYNCED_AT_ONCE_MAX: usize = 16;
+/// So many files wait for a log entry at most: each is open.
+const UNSYNCED_MAX: usize = 200;
 
 impl DurableStore {
     /// A store for the table at `root`.
@@ -201,7 +211,7 @@ fn put(
     payload: &PutPayload,
     create: bool,
     before: impl FnOnce(&File) -> io::Result<()>,
-) -> io::Result<()> {
+) -> io::Result<File> {
     let (mut file, staged) = stage(path)?;
     let placed = payload
         .iter()
@@ -216,18 +226,15 @@ fn put(
         // A leftover is invisible, and vacuum takes it.
         let _ = std::fs::remove_file(&staged);
     }
-    placed
+    placed.map(|()| file)
 }
 
 /// Makes an open file durable, and other files with their entries; the disk is asked for all of it at once.
-fn sync_together(file: &File, others: &[PathBuf], folders: &SyncedFolders) -> io::Result<()> {
-    let sync = |path: &PathBuf| match File::open(path) {
-        Ok(file) => file.sync_all(),
-        // Taken away again, and so named by nothing.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    };
-    let above: BTreeSet<&FilePath> = others.iter().filter_map(|path| path.parent()).collect();
+fn sync_together(file: &File, others: &[Unsynced], folders: &SyncedFolders) -> io::Result<()> {
+    let above: BTreeSet<&FilePath> = others
+        .iter()
+        .filter_map(|other| other.path.parent())
+        .collect();
     std::thread::scope(|scope| {
         let folders = above.into_iter().map(|folder| {
             let sync = move || folders.sync_all(folder);
@@ -235,13 +242,13 @@ fn sync_together(file: &File, others: &[PathBuf], folders: &SyncedFolders) -> io
         });
         let mut waiting: Vec<_> = folders.collect();
         let mut synced = Ok(());
-        for path in others {
+        for other in others {
             if waiting.len() >= SYNCED_AT_ONCE_MAX {
                 waiting
                     .drain(..)
                     .for_each(|thread| settle(thread, &mut synced));
             }
-            waiting.push(scope.spawn(move || sync(path)));
+            waiting.push(scope.spawn(|| other.file.sync_all()));
         }
         let own = file.sync_all();
         waiting
@@ -298,13 +305,17 @@ impl ObjectStore for DurableStore {
                     if placed.is_err() {
                         lock(&unsynced).extend(others);
                     }
-                    placed.and_then(|()| folders.sync(&path))
+                    placed.and_then(|_| folders.sync(&path))
                 }
-                false => {
-                    let done = put(&path, &payload, create, |_| Ok(()));
-                    lock(&unsynced).push(path.clone());
-                    done
-                }
+                false => put(&path, &payload, create, |_| Ok(())).and_then(|file| {
+                    let mut unsynced = lock(&unsynced);
+                    if unsynced.len() >= UNSYNCED_MAX {
+                        return file.sync_all().and_then(|()| folders.sync(&path));
+                    }
+                    let path = path.clone();
+                    unsynced.push(Unsynced { path, file });
+                    Ok(())
+                }),
             };
             done.map_err(|error| store_error(&path, error))?;
             Ok(PutResult {
@@ -494,9 +505,9 @@ mod tests {
             let entry = folder.path().join(LOG_FOLDER).join(name);
             Path::from_absolute_path(entry).unwrap()
         };
-        let waiting = || lock(&store.unsynced).clone();
+        let waiting = || lock(&store.unsynced).len();
         store.put(&path, "rows".into()).await.unwrap();
-        assert_eq!(waiting(), [folder.path().join("new/folder/entry")]);
+        assert_eq!(waiting(), 1);
         let put = async |name: &str| {
             let create = PutOptions::from(PutMode::Create);
             store
@@ -504,18 +515,25 @@ mod tests {
                 .await
         };
         put("1.json").await.unwrap();
-        assert!(waiting().is_empty());
+        assert_eq!(waiting(), 0);
         store.put(&path, "more rows".into()).await.unwrap();
         put("1.json").await.unwrap_err();
-        assert_eq!(waiting().len(), 1, "the caller may try again");
+        assert_eq!(waiting(), 1, "the caller may try again");
         std::fs::remove_file(folder.path().join("new/folder/entry")).unwrap();
         put("2.json").await.unwrap();
-        assert!(waiting().is_empty());
+        assert_eq!(waiting(), 0);
         store
             .put(&log_entry("_last_checkpoint"), "{}".into())
             .await
             .unwrap();
-        assert!(waiting().is_empty(), "the log waits for nothing");
+        assert_eq!(waiting(), 0, "the log waits for nothing");
+        for number in 0..UNSYNCED_MAX + 5 {
+            let path = path.clone().join(format!("{number}"));
+            store.put(&path, "rows".into()).await.unwrap();
+        }
+        assert_eq!(waiting(), UNSYNCED_MAX);
+        put("3.json").await.unwrap();
+        assert_eq!(waiting(), 0);
     }
 
     #[tokio::test]
