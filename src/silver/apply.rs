@@ -12,7 +12,7 @@ use super::plan::SilverPlan;
 use super::pool::{Comparators, EventPool};
 use super::refold;
 use super::scd1::Fates;
-use super::sift::{Hidden, brings_newer};
+use super::sift::{Hidden, Present, brings_newer};
 use super::sweep::Keys;
 use super::truncates::{self, Truncates};
 use super::write::{Draft, WrittenPart};
@@ -106,8 +106,8 @@ impl SilverTable {
         files: &VersionFiles,
     ) -> Result<(Draft, ApplyCounters)> {
         let fresh: HashSet<&str> = files.added.iter().map(|add| add.path.as_str()).collect();
-        let is_sifted = |files: &[DataFile]| self.may_sift(bronze, plan, files);
-        let mut incoming = Incoming::read(bronze, plan, files, &is_sifted)?;
+        let sifted_beside = |files: &[DataFile]| self.may_sift(bronze, plan, files);
+        let mut incoming = Incoming::read(bronze, plan, files, &sifted_beside)?;
         let hidden = incoming.take_hidden();
         let (schema, replaces) = (incoming.schema.clone(), incoming.replaces);
         let known = self.known_truncates(plan, comparators)?;
@@ -359,17 +359,19 @@ impl SilverTable {
         })
     }
 
-    /// Whether only those of the events of `files`, which a version added, need be read that may show.
-    fn may_sift(&self, bronze: &Table, plan: &SilverPlan, files: &[DataFile]) -> bool {
-        let Some(table) = &self.table else {
-            return false;
-        };
+    /// What silver has, if of the events of `files`, which a version added, only those need be read that may show.
+    fn may_sift(&self, bronze: &Table, plan: &SilverPlan, files: &[DataFile]) -> Option<Present> {
+        let table = self.table.as_ref()?;
         // The events of some keys are read once more, from the files that bronze has now.
-        let are_there = files.iter().all(|file| bronze.file(&file.path).is_some());
-        let is_first = table.row_count() == 0 && bronze.file_count() == files.len();
+        if !files.iter().all(|file| bronze.file(&file.path).is_some()) {
+            return None;
+        }
+        if table.row_count() == 0 && bronze.file_count() == files.len() {
+            return Some(Present::Nothing);
+        }
         // Where a delete leaves no row, an event before a hidden one may be in bronze alone.
         let shows_all = plan.shape == Shape::Flagged && !plan.has_truncates();
-        are_there && (is_first || (shows_all && brings_newer(table, plan, files)))
+        (shows_all && brings_newer(table, plan, files)).then_some(Present::Rows)
     }
 
     fn merge<'a>(

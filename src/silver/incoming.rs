@@ -8,7 +8,7 @@ use crate::silver::fold::prefix;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::Comparators;
 use crate::silver::refold;
-use crate::silver::sift::{Hidden, KeptRows, Sifted, sift};
+use crate::silver::sift::{Hidden, KeptRows, Present, Sifted, sift};
 use crate::silver::truncates::Truncates;
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{filter_record_batch, take_record_batch};
@@ -53,13 +53,13 @@ pub(super) struct Incoming<'b> {
 }
 
 impl<'b> Incoming<'b> {
-    /// Reads the files that a version added and removed; all of their rows, or where `is_sifted` says so of the files that
-    /// it added, those that count.
+    /// Reads the files that a version added and removed; all of their rows, or where `sifted_beside` says beside what of the
+    /// files that it added, those that count.
     pub(super) fn read(
         bronze: &'b Table,
         plan: &SilverPlan,
         files: &VersionFiles,
-        is_sifted: &dyn Fn(&[DataFile]) -> bool,
+        sifted_beside: &dyn Fn(&[DataFile]) -> Option<Present>,
     ) -> Result<Incoming<'b>> {
         let added = files.added.iter().map(|add| bronze.data_file(add.clone()));
         let removed = files
@@ -76,11 +76,11 @@ impl<'b> Incoming<'b> {
             replaces: !files.removed.is_empty(),
         };
         if !incoming.replaces
-            && is_sifted(&incoming.files)
-            && let Some(sifted) = sift(bronze, plan, &incoming.schema, &incoming.files)?
+            && let Some(present) = sifted_beside(&incoming.files)
+            && let Some(sifted) = sift(bronze, plan, &incoming.schema, &incoming.files, present)?
         {
             let Sifted { kept, hidden } = sifted;
-            (incoming.kept, incoming.hidden) = (Some(kept), Some(hidden));
+            (incoming.kept, incoming.hidden) = (Some(kept), hidden);
         }
         if incoming.events() <= HELD_EVENTS_MAX {
             let all = in_parallel(incoming.files.len(), |file| {

@@ -42,7 +42,16 @@ pub(super) type KeptRows = Vec<BooleanBuffer>;
 /// Which events of a version are to be read whole.
 pub(super) struct Sifted {
     pub(super) kept: KeptRows,
-    pub(super) hidden: Hidden,
+    /// The others, where something is to be counted of them.
+    pub(super) hidden: Option<Hidden>,
+}
+
+/// What silver has when a version is sifted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Present {
+    /// No row, so that no event is late.
+    Nothing,
+    Rows,
 }
 
 /// The events that are not.
@@ -70,6 +79,7 @@ pub(super) fn sift(
     plan: &SilverPlan,
     schema: &SchemaRef,
     files: &[DataFile],
+    present: Present,
 ) -> Result<Option<Sifted>> {
     let rows: Vec<usize> = files.iter().map(row_count).collect();
     let is_sifted = plan.shape != Shape::History && !plan.snapshots && !plan.is_partial();
@@ -91,6 +101,7 @@ pub(super) fn sift(
         columns: columns_read(plan, schema)?,
         key,
         sequence,
+        counts: present == Present::Rows,
         kept: rows.iter().map(|&rows| all_of(rows)).collect(),
     };
     let is_short = |packing: &Packing| packing.bits <= 64;
@@ -103,11 +114,11 @@ pub(super) fn sift(
     let kept = sift.kept.into_iter().zip(rows);
     Ok(Some(Sifted {
         kept: kept.map(|(words, rows)| bits(words, rows)).collect(),
-        hidden: Hidden {
+        hidden: (present == Present::Rows).then_some(Hidden {
             key: sift.key,
             sequence: sift.sequence,
             lowest,
-        },
+        }),
     }))
 }
 
@@ -149,6 +160,8 @@ struct Sift<'a> {
     columns: Vec<String>,
     key: Packing,
     sequence: Packing,
+    /// The lowest hidden sequence of each key is wanted.
+    counts: bool,
     /// For each file one bit for each live row.
     kept: Vec<Box<[AtomicU64]>>,
 }
@@ -188,7 +201,7 @@ impl<K: Number, S: Number> Entry<K, S> {
 type Buckets<K, S> = Vec<Vec<Entry<K, S>>>;
 
 impl Sift<'_> {
-    /// Takes the bits of rows that cannot show out of `kept`; gives the lowest of them for each key, by buckets.
+    /// Takes the bits of rows that cannot show out of `kept`; gives the lowest of them for each key, by buckets, if it counts.
     fn run<K: Number, S: Number>(&self, rows: &[usize]) -> Result<Vec<Vec<(u128, u128)>>> {
         let bytes = rows.iter().sum::<usize>() * size_of::<Entry<K, S>>();
         let passes = bytes.div_ceil(ENTRY_BYTES_MAX).clamp(1, BUCKETS);
@@ -203,6 +216,9 @@ impl Sift<'_> {
                 let mut lowest: Vec<(u128, u128)> = Vec::new();
                 drop_hidden(&mut entries, |entry| {
                     self.drop_row(entry);
+                    if !self.counts {
+                        return;
+                    }
                     let (key, sequence) = (entry.key.wide(), entry.sequence.wide());
                     // Those of a key come in falling order.
                     match lowest.last_mut() {
