@@ -24,7 +24,7 @@ use arrow::datatypes::Field;
 use deltalake::kernel::Add;
 use files::{FileDone, FileEnd};
 use pass::{Pass, PassResult};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -197,19 +197,16 @@ impl<'a> FirstPass<'a> {
         context: &LoadContext<'_>,
         ahead: Option<&RowsAhead<'_>>,
     ) -> Result<LoadedBatch> {
-        if !self.again.is_empty() {
-            let admission = Admission::new(context.settings, &self.schema)?;
-            let pass = Pass {
-                batch: self.batch,
-                source: &self.source,
-                schema: &self.schema,
-                admission: Some(&admission),
-                late_snapshot: context.late_snapshot,
-                limits: &context.limits,
-                ahead,
-            };
-            let again = pass.run(std::mem::take(&mut self.again))?;
-            self.results.replace(again);
+        let again = std::mem::take(&mut self.again);
+        let results = self.run(again, context, ahead)?;
+        self.results.replace(results);
+        loop {
+            let unfounded = self.unfounded();
+            if unfounded.is_empty() {
+                break;
+            }
+            let results = self.run(unfounded, context, ahead)?;
+            self.results.replace(results);
         }
         let mut loaded = LoadedBatch {
             outcomes: Vec::new(),
@@ -237,6 +234,61 @@ impl<'a> FirstPass<'a> {
             });
         }
         Ok(loaded)
+    }
+}
+
+impl FirstPass<'_> {
+    /// Decodes the files at these places with the columns that are known now.
+    fn run(
+        &self,
+        places: Vec<usize>,
+        context: &LoadContext<'_>,
+        ahead: Option<&RowsAhead<'_>>,
+    ) -> Result<PassResult> {
+        if places.is_empty() {
+            return Ok(PassResult::default());
+        }
+        let admission = Admission::new(context.settings, &self.schema)?;
+        let pass = Pass {
+            batch: self.batch,
+            source: &self.source,
+            schema: &self.schema,
+            admission: Some(&admission),
+            late_snapshot: context.late_snapshot,
+            limits: &context.limits,
+            ahead,
+        };
+        pass.run(places)
+    }
+
+    /// Files that were taken for duplicates of others in the batch which do not load after all: of each content the first,
+    /// which is no duplicate then, and the others may be its own.
+    fn unfounded(&mut self) -> Vec<usize> {
+        if self.skipped.iter().all(Option::is_none) {
+            return Vec::new();
+        }
+        let files = self.batch.files.iter().enumerate();
+        let place_of: HashMap<&str, usize> = files
+            .map(|(place, file)| (file.path.as_str(), place))
+            .collect();
+        let is_unfounded = |(_, of): &(String, String)| {
+            let original = place_of.get(of.as_str());
+            original.is_some_and(|original| !self.results.loads(*original))
+        };
+        let mut first_of: BTreeMap<String, usize> = BTreeMap::new();
+        for (place, skipped) in self.skipped.iter_mut().enumerate() {
+            let Some(duplicate) = skipped.as_mut().filter(|skipped| is_unfounded(skipped)) else {
+                continue;
+            };
+            match first_of.get(&duplicate.0) {
+                Some(first) => duplicate.1.clone_from(&self.batch.files[*first].path),
+                None => {
+                    first_of.insert(duplicate.0.clone(), place);
+                    *skipped = None;
+                }
+            }
+        }
+        first_of.into_values().collect()
     }
 }
 

@@ -59,6 +59,47 @@ fn same_bytes_under_another_name_can_be_skipped_and_are_named() {
 }
 
 #[test]
+fn file_that_repeats_one_that_cannot_load_is_judged_by_itself_in_a_batch_of_any_size() {
+    for files in [1, 1000] {
+        let source = format!(
+            "duplicate_content = \"skip\"\nmax_bad_records = 0\nmax_files_per_trigger = {files}\nclean_source = \"delete\""
+        );
+        let program = Program::with(&source, "");
+        let half = two_orders(1) + "{\"order_id\": 1\n";
+        for name in ["a.jsonl", "b.jsonl", "c.jsonl"] {
+            program.drop_file(name, &half);
+        }
+        program.drop_file("d.jsonl", two_orders(2));
+        program.drop_file("e.jsonl", two_orders(2));
+        assert_eq!(program.run(), 3);
+        for name in ["a.jsonl", "b.jsonl", "c.jsonl"] {
+            assert_eq!(
+                program.file(name),
+                "parked too_many_bad_records",
+                "{files} at once"
+            );
+            assert!(program.landing(name).exists(), "{name} is kept");
+        }
+        assert_eq!(program.bronze_places().len(), 2);
+        // Without the limit one of them loads and the others repeat it.
+        let settings = program.path("landfall.toml");
+        let text = fs::read_to_string(&settings).unwrap();
+        fs::write(&settings, text.replace("max_bad_records = 0\n", "")).unwrap();
+        let reset = program.call(&["reset", "orders", "--failed", "--yes"]);
+        assert_eq!(code(&reset), 0, "{}", stderr(&reset));
+        assert_eq!(program.run(), 3, "a record is in quarantine");
+        assert_eq!(program.bronze_places().len(), 4);
+        let loads = |path: &&str| program.files()[*path]["rows_loaded"] == 2;
+        let loaded = ["a.jsonl", "b.jsonl", "c.jsonl"]
+            .iter()
+            .filter(|path| loads(path))
+            .count();
+        assert_eq!(loaded, 1);
+        program.assert_sound();
+    }
+}
+
+#[test]
 fn reset_of_the_file_that_others_repeat_keeps_its_rows() {
     let program = Program::with("duplicate_content = \"skip\"", "");
     program.drop_and_load("a.jsonl", two_orders(1));

@@ -87,6 +87,12 @@ impl PassResult {
         self.written.extend(again.written);
     }
 
+    /// Whether a file was decoded and loads.
+    pub(super) fn loads(&self, place: usize) -> bool {
+        let done = self.done.get(&place);
+        done.is_some_and(|done| matches!(done.end, FileEnd::Loads))
+    }
+
     /// What became of a file.
     pub(super) fn take(&mut self, place: usize) -> Result<FileDone> {
         let done = self.done.remove(&place);
@@ -230,8 +236,7 @@ impl Pass<'_> {
         small.sort_by_key(|(place, _)| *place);
         all.joined.extend(small.into_iter().map(|(_, rows)| rows));
         for (place, adds) in written_of {
-            let done = all.done.get(&place);
-            match done.is_some_and(|done| matches!(done.end, FileEnd::Loads)) {
+            match all.loads(place) {
                 true => all.written.extend(adds),
                 false => self.ahead.iter().for_each(|ahead| ahead.discard(&adds)),
             }
