@@ -30,7 +30,8 @@ const FILE_ROWS_MIN: usize = 100_000;
 /// Proof that a batch is in bronze.
 pub type BronzeCommit = AppendCommit;
 
-/// Writes rows of a micro-batch into data files before all of it is decoded; no log names them before the commit.
+/// Writes rows of a micro-batch into data files ahead of the commit, before which no log names them; those of a large batch
+/// before all of it is decoded.
 #[derive(Debug)]
 pub struct RowsAhead<'b> {
     bronze: &'b BronzeTable,

@@ -4,8 +4,8 @@
 //! that makes it true, so an older state of the database is safe: recovery reads the tables' transactions again. A read
 //! that fails is an error, never "nothing there". All calls block; keep them off async threads.
 //!
-//! Every call that writes is one transaction, synced before it returns: if the program stops inside, all or nothing of it
-//! has survived.
+//! Every call that writes is one transaction: if the program stops inside, all or nothing of it has survived. It is synced
+//! before it returns, but where it says that a power cut may take it back.
 
 mod batches;
 mod files;

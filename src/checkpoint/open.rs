@@ -19,6 +19,7 @@ const MIGRATIONS: [&str; 3] = [
 /// Let a report read an older layout: the nth makes version n + 1 look like n + 2, for one connection only.
 const VIEWS: [&str; 2] = [
     "CREATE TEMP VIEW files AS SELECT *, CAST(NULL AS INTEGER) AS changed_at FROM main.files",
+    // Only an index differs.
     "",
 ];
 /// The journal goes into the database each time that it has so many pages, of 4 KiB each.
