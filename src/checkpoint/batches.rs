@@ -16,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+// `state <> 'loaded'` beside a state says nothing new: without it the index of the other files is not used.
 const SELECT_PENDING: &str = "
     SELECT path, size, modified_at, replaces FROM files
     WHERE state = 'pending' AND state <> 'loaded' ORDER BY path";
