@@ -4,29 +4,29 @@
 //! that is found depends on which worker did what.
 
 mod joined;
+mod shared;
 
 use super::admission::Admission;
 use super::files::{FileDone, FileEnd, FilePart, FileState};
 use super::{LoadLimits, weight};
 use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{AheadWriter, LoadedRows, RowsAhead, STRETCH_ROWS};
-use crate::change::{FileFault, ParkReason};
 use crate::decode::{
     Block, Blocks, Decoded, NewColumn, Unpacked, begins_as_text, decode_block, decode_in_parts,
-    fault_of, is_for_together, is_of_blocks, is_plain_text_name,
+    is_for_together, is_of_blocks, is_plain_text_name,
 };
 use crate::error::{Error, Result};
-use crate::landing::{PlannedStream, ReadFault, ReadFile, open_planned, read};
+use crate::landing::{ReadFault, ReadFile, open_planned, read};
 use crate::parallel::cores;
 use crate::schema::TableSchema;
 use crate::settings::{SnapshotVersion, SourceSettings};
 use arrow::array::RecordBatch;
 use deltalake::kernel::Add;
+use shared::{Input, OpenFile, Shared, SharedStream, Taken, lock};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::{Chain, Cursor, Read};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io::{Cursor, Read};
+use std::sync::{Arc, Mutex};
 
 /// What a file is shows itself in so many bytes.
 const FRONT_BYTES: u64 = 64;
@@ -102,71 +102,6 @@ impl PassResult {
     }
 }
 
-/// The blocks of a file, and the file itself below them.
-struct Input {
-    blocks: Blocks<Chain<Cursor<Vec<u8>>, Unpacked<SharedStream>>>,
-    file: SharedStream,
-}
-
-/// A planned file that is read through unpackers, and whose end is wanted all the same.
-#[derive(Clone)]
-struct SharedStream(Arc<Mutex<Option<PlannedStream>>>);
-
-impl Read for SharedStream {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        match lock(&self.0).as_mut() {
-            Some(stream) => stream.read(buffer),
-            None => Ok(0),
-        }
-    }
-}
-
-impl SharedStream {
-    fn finish(&self) -> std::result::Result<String, ReadFault> {
-        let stream = lock(&self.0).take();
-        stream.map_or(Err(ReadFault::Changed), PlannedStream::finish)
-    }
-}
-
-/// A large file that several workers decode.
-struct OpenFile {
-    place: usize,
-    /// `None` when all of it was read.
-    blocks: Mutex<Option<Input>>,
-    state: Mutex<FileState>,
-}
-
-impl OpenFile {
-    /// Ends the reading: the bytes are damaged, or cannot be read.
-    fn fail(&self, blocks: &mut Option<Input>, error: &std::io::Error) {
-        let input = blocks.take();
-        let mut state = lock(&self.state);
-        state.read = match (fault_of(error), input) {
-            (Some(fault), Some(input)) => {
-                state.fail(usize::MAX, fault);
-                Some(input.file.finish())
-            }
-            _ => Some(Err(unreadable(error))),
-        };
-    }
-}
-
-/// What the workers share.
-struct Shared {
-    places: Vec<usize>,
-    next: AtomicUsize,
-    open: Mutex<Vec<Arc<OpenFile>>>,
-}
-
-impl Shared {
-    /// A file that another worker began and that is not at its end.
-    fn begun(&self) -> Option<Arc<OpenFile>> {
-        let mut open = lock(&self.open);
-        open.retain(|file| lock(&file.blocks).is_some());
-        open.first().cloned()
-    }
-}
-
 /// What one worker did.
 #[derive(Default)]
 struct WorkerResult {
@@ -180,10 +115,6 @@ struct WorkerResult {
     written_of: Vec<(usize, Vec<Add>)>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Pass<'_> {
     /// Decodes the files at these places of the batch.
     pub(super) fn run(&self, places: Vec<usize>) -> Result<PassResult> {
@@ -191,11 +122,7 @@ impl Pass<'_> {
         let streams = places.iter().any(|place| self.is_streamed(*place));
         let threads = if streams { usize::MAX } else { places.len() };
         let threads = threads.min(cores());
-        let shared = Shared {
-            places,
-            next: AtomicUsize::new(0),
-            open: Mutex::default(),
-        };
+        let shared = Shared::new(places);
         if is_small {
             let here = Pass {
                 ahead: None,
@@ -316,9 +243,8 @@ impl<'w> Worker<'w> {
 
     fn run(mut self) -> Result<WorkerResult> {
         loop {
-            let next = self.shared.next.fetch_add(1, Ordering::Relaxed);
-            if let Some(place) = self.shared.places.get(next) {
-                self.file(*place)?;
+            if let Some(taken) = self.shared.next(|place| self.pass.is_streamed(place)) {
+                self.file(taken)?;
                 continue;
             }
             self.decode_together()?;
@@ -337,18 +263,21 @@ impl<'w> Worker<'w> {
         Ok(self.result)
     }
 
-    fn file(&mut self, place: usize) -> Result<()> {
+    fn file(&mut self, mut taken: Taken<'_>) -> Result<()> {
+        let place = taken.place;
         if !self.is_one_by_one && self.pass.is_joined(place) {
             return self.join(place);
         }
-        match self.pass.is_streamed(place) && self.stream(place)? {
-            true => Ok(()),
-            false => self.whole(place),
+        if taken.is_opening && self.stream(&mut taken)? {
+            return Ok(());
         }
+        drop(taken);
+        self.whole(place)
     }
 
     /// Reads a file block by block; `false` where it turns out to be something else.
-    fn stream(&mut self, place: usize) -> Result<bool> {
+    fn stream(&mut self, taken: &mut Taken<'_>) -> Result<bool> {
+        let place = taken.place;
         let file = self.pass.file(place);
         let stream = match open_planned(&self.pass.source.path, file) {
             Ok(stream) => SharedStream(Arc::new(Mutex::new(Some(stream)))),
@@ -376,7 +305,7 @@ impl<'w> Worker<'w> {
             blocks: Mutex::new(Some(blocks)),
             state: Mutex::default(),
         });
-        lock(&self.shared.open).push(Arc::clone(&open));
+        taken.open(Arc::clone(&open));
         self.blocks(&open)?;
         Ok(true)
     }
@@ -596,8 +525,4 @@ fn sizes(rows: impl IntoIterator<Item = LoadedRows>) -> (usize, Vec<LoadedRows>)
     let rows: Vec<LoadedRows> = rows.into_iter().collect();
     let bytes = rows.iter().map(|rows| rows.rows.get_array_memory_size());
     (bytes.sum(), rows)
-}
-
-fn unreadable(error: &std::io::Error) -> ReadFault {
-    ReadFault::Unreadable(FileFault::new(ParkReason::Unreadable, error.to_string()))
 }
