@@ -17,7 +17,7 @@ use parquet::schema::types::ColumnPath;
 use std::fs::File;
 
 /// One of so many values that a file lacks may pass its filter; about ten bits for each value that it holds.
-const FALSE_POSITIVES: f64 = 0.01;
+pub(super) const FALSE_POSITIVES: f64 = 0.01;
 
 /// So many keys pass some filter by chance alone, so that asking costs more than it saves.
 const KEYS_MAX: usize = 200;

@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::take;
+use arrow::compute::take_record_batch;
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use parquet::basic::Encoding;
@@ -21,19 +21,26 @@ const SAMPLE_ROWS_MIN: usize = 64;
 /// A dictionary pays where no more than one of so many values is new.
 const DISTINCT_SHARE: usize = 4;
 
+/// Some rows, spread over `rows`; `None` of too few, which tell nothing.
+pub(super) fn sample(rows: &RecordBatch) -> Result<Option<RecordBatch>> {
+    if rows.num_rows() < SAMPLE_ROWS_MIN {
+        return Ok(None);
+    }
+    let step = rows.num_rows().div_ceil(SAMPLE_ROWS);
+    let places: UInt32Array = (0..rows.num_rows() as u32).step_by(step).collect();
+    Ok(Some(take_record_batch(rows, &places)?))
+}
+
 /// Settings for the columns of `rows` and the fields of their structs; those in lists and maps stay as they are.
 pub(super) fn by_column(
     mut properties: WriterPropertiesBuilder,
     rows: &RecordBatch,
 ) -> Result<WriterPropertiesBuilder> {
-    if rows.num_rows() < SAMPLE_ROWS_MIN {
+    let Some(sample) = sample(rows)? else {
         return Ok(properties);
-    }
-    let step = rows.num_rows().div_ceil(SAMPLE_ROWS);
-    let places: UInt32Array = (0..rows.num_rows() as u32).step_by(step).collect();
-    for (field, column) in rows.schema().fields().iter().zip(rows.columns()) {
-        let path = vec![field.name().clone()];
-        properties = by_leaf(properties, path, &take(column, &places, None)?)?;
+    };
+    for (field, column) in rows.schema().fields().iter().zip(sample.columns()) {
+        properties = by_leaf(properties, vec![field.name().clone()], column)?;
     }
     Ok(properties)
 }
@@ -54,9 +61,7 @@ fn by_leaf(
     if sample.data_type().is_nested() {
         return Ok(properties);
     }
-    let distinct = distinct(sample)?;
-    let is_constant = distinct == 1 && is_whole_number(sample.data_type());
-    if distinct * DISTINCT_SHARE <= sample.len() && !is_constant {
+    if repeats(sample)? {
         return Ok(properties);
     }
     let path = ColumnPath::from(path);
@@ -65,6 +70,16 @@ fn by_leaf(
         properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
     Ok(properties)
+}
+
+/// Whether a dictionary pays for values like those of `sample`.
+pub(super) fn repeats(sample: &ArrayRef) -> Result<bool> {
+    if sample.data_type().is_nested() {
+        return Ok(false);
+    }
+    let distinct = distinct(sample)?;
+    let is_constant = distinct == 1 && is_whole_number(sample.data_type());
+    Ok(distinct * DISTINCT_SHARE <= sample.len() && !is_constant)
 }
 
 /// How many values there are, NULL among them.

@@ -9,8 +9,12 @@ use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema,
     TimeUnit, TimestampMicrosecondType,
 };
-use chrono::{DateTime, NaiveDate, NaiveDateTime};
-use serde_json::{Map, Value};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta};
+use delta_kernel::table_properties::DataSkippingNumIndexedCols;
+use parquet::data_type::ByteArray;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::statistics::Statistics;
+use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -187,6 +191,157 @@ fn parse_timestamp(text: &str) -> Option<i64> {
         .iter()
         .find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())
         .map(|time| time.and_utc().timestamp_micros())
+}
+
+/// The `stats` text of a file that was written: rows, NULLs, least and greatest values of the first so many columns.
+///
+/// Bounds are written as the Delta protocol says: times in milliseconds, texts perhaps only by their beginnings.
+pub(super) fn of_file(
+    metadata: &ParquetMetaData,
+    schema: &Schema,
+    indexed: DataSkippingNumIndexedCols,
+) -> String {
+    let indexed = match indexed {
+        DataSkippingNumIndexedCols::AllColumns => usize::MAX,
+        DataSkippingNumIndexedCols::NumColumns(count) => {
+            usize::try_from(count).unwrap_or(usize::MAX)
+        }
+    };
+    let leaves = metadata.file_metadata().schema_descr();
+    let (mut mins, mut maxes, mut nulls) = (Map::new(), Map::new(), Map::new());
+    for (place, field) in schema.fields().iter().enumerate().take(indexed) {
+        let leaf =
+            (0..leaves.num_columns()).find(|leaf| leaves.get_column_root_idx(*leaf) == place);
+        let Some(leaf) = leaf.filter(|_| !field.data_type().is_nested()) else {
+            continue;
+        };
+        let groups = metadata.row_groups().iter();
+        let known: Option<Vec<Known<'_>>> = groups.map(|group| Known::of(group, leaf)).collect();
+        let Some(known) = known else { continue };
+        let name = || field.name().clone();
+        nulls.insert(
+            name(),
+            known.iter().map(|group| group.nulls).sum::<u64>().into(),
+        );
+        if let Some((min, max)) = written_range(&known, field.data_type()) {
+            mins.insert(name(), min);
+            maxes.insert(name(), max);
+        }
+    }
+    let rows = metadata.file_metadata().num_rows();
+    json!({"numRecords": rows, "minValues": mins, "maxValues": maxes, "nullCount": nulls})
+        .to_string()
+}
+
+/// What a row group states of a column.
+struct Known<'m> {
+    statistics: &'m Statistics,
+    nulls: u64,
+    rows: i64,
+}
+
+impl Known<'_> {
+    fn of(group: &RowGroupMetaData, leaf: usize) -> Option<Known<'_>> {
+        let statistics = group.column(leaf).statistics()?;
+        Some(Known {
+            statistics,
+            nulls: statistics.null_count_opt()?,
+            rows: group.num_rows(),
+        })
+    }
+
+    fn has_values(&self) -> bool {
+        i64::try_from(self.nulls).is_ok_and(|nulls| nulls < self.rows)
+    }
+}
+
+/// A least or greatest value as Parquet states it.
+#[derive(Clone, Debug, PartialEq, PartialOrd)]
+enum Bound {
+    Int(i64),
+    Float(f64),
+    Text(String),
+}
+
+/// The range of a column of this type, as `stats` has it; `None` where it is not known or cannot be written.
+fn written_range(groups: &[Known<'_>], data_type: &DataType) -> Option<(Value, Value)> {
+    let mut range: Option<(Bound, Bound)> = None;
+    for group in groups.iter().filter(|group| group.has_values()) {
+        let (min, max) = bounds(group.statistics)?;
+        range = Some(match range {
+            Some((least, greatest)) => (
+                if min < least { min } else { least },
+                if max > greatest { max } else { greatest },
+            ),
+            None => (min, max),
+        });
+    }
+    let (least, greatest) = range?;
+    Some((written(&least, data_type)?, written(&greatest, data_type)?))
+}
+
+fn bounds(statistics: &Statistics) -> Option<(Bound, Bound)> {
+    let int = |min: i64, max: i64| (Bound::Int(min), Bound::Int(max));
+    let text = |bytes: &ByteArray| {
+        let text = bytes.as_utf8().ok()?;
+        Some(Bound::Text(text.to_owned()))
+    };
+    match statistics {
+        Statistics::Boolean(known) => {
+            let (min, max) = (*known.min_opt()?, *known.max_opt()?);
+            Some(int(min.into(), max.into()))
+        }
+        Statistics::Int32(known) => {
+            let (min, max) = (*known.min_opt()?, *known.max_opt()?);
+            Some(int(min.into(), max.into()))
+        }
+        Statistics::Int64(known) => Some(int(*known.min_opt()?, *known.max_opt()?)),
+        Statistics::Float(known) => {
+            let (min, max) = (*known.min_opt()?, *known.max_opt()?);
+            Some((Bound::Float(min.into()), Bound::Float(max.into())))
+        }
+        Statistics::Double(known) => {
+            let (min, max) = (*known.min_opt()?, *known.max_opt()?);
+            Some((Bound::Float(min), Bound::Float(max)))
+        }
+        Statistics::ByteArray(known) => Some((text(known.min_opt()?)?, text(known.max_opt()?)?)),
+        Statistics::Int96(_) | Statistics::FixedLenByteArray(_) => None,
+    }
+}
+
+fn written(bound: &Bound, data_type: &DataType) -> Option<Value> {
+    match (bound, data_type) {
+        (Bound::Int(truth), DataType::Boolean) => Some((*truth != 0).into()),
+        (
+            Bound::Int(number),
+            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64,
+        ) => Some((*number).into()),
+        (Bound::Int(days), DataType::Date32) => {
+            let date = NaiveDate::default().checked_add_signed(TimeDelta::try_days(*days)?)?;
+            Some(date.format("%Y-%m-%d").to_string().into())
+        }
+        (Bound::Int(micros), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
+            let time = DateTime::from_timestamp_micros(*micros)?;
+            let format = match (zone, time.timestamp_subsec_nanos()) {
+                (Some(_), 0) => "%Y-%m-%dT%H:%M:%SZ",
+                (Some(_), _) => "%Y-%m-%dT%H:%M:%S%.3fZ",
+                (None, 0) => "%Y-%m-%d %H:%M:%S",
+                (None, _) => "%Y-%m-%d %H:%M:%S%.3f",
+            };
+            Some(time.format(format).to_string().into())
+        }
+        (Bound::Int(number), DataType::Decimal128(digits, scale)) if *digits <= EXACT_DIGITS => {
+            match scale {
+                0 => Some((*number).into()),
+                _ => Some((*number as f64 / 10f64.powi((*scale).into())).into()),
+            }
+        }
+        (Bound::Float(number), DataType::Float32 | DataType::Float64) => {
+            number.is_finite().then(|| (*number).into())
+        }
+        (Bound::Text(text), DataType::Utf8) => Some(text.as_str().into()),
+        _ => None,
+    }
 }
 
 /// Takes bounds out of a `stats` text that a JSON number cannot hold: decimals of many digits.

@@ -3,6 +3,8 @@
 //! Rows must have exactly the types of the schema; nothing is converted, cut or dropped on the way. Which rows, and when the
 //! log names the files, is left to the callers.
 
+use super::data_file::{FileLayout, ROW_GROUP_ROWS};
+use super::files::{FilesWriter, TARGET_BYTES};
 use super::state::library;
 use super::{bloom, encoding, stats};
 use crate::error::{Error, ErrorKind, Result};
@@ -20,13 +22,9 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Files aim at this size.
-const TARGET_FILE_BYTES: NonZeroU64 = NonZeroU64::new(128 << 20).expect("not zero");
 /// Small pages make reading single rows cheap.
 const PAGE_ROWS: usize = 2_000;
 const WRITE_BATCH_ROWS: usize = 8_192;
-/// Filters of the keys of so many rows stay in the cache of a core while they are filled.
-const ROW_GROUP_ROWS: usize = 1 << 19;
 
 /// Writes data files batch by batch.
 pub struct RowWriter {
@@ -38,10 +36,12 @@ pub struct RowWriter {
     writer: Writer,
 }
 
-/// The writer of the library, made when the first rows tell how each column is best encoded.
+/// Made when the first rows tell how each column is best encoded.
 enum Writer {
     Waiting(Box<NotYet>),
-    Open(Box<DeltaWriter>),
+    Whole(Box<FilesWriter>),
+    /// Of the library, which cuts rows by their partitions.
+    Partitioned(Box<DeltaWriter>),
 }
 
 struct NotYet {
@@ -78,29 +78,32 @@ impl RowWriter {
         self
     }
 
-    /// The writer of the library, which encodes columns as suits the rows of `first` where it is made now.
-    fn open(&mut self, first: &RecordBatch) -> Result<&mut DeltaWriter> {
+    /// The writer, which encodes columns as suits the rows of `first` where it is made now.
+    fn open(&mut self, first: &RecordBatch) -> Result<&mut Writer> {
         if let Writer::Waiting(waiting) = &self.writer {
-            let config = WriterConfig::new(
-                Arc::clone(&self.schema),
-                self.partition_by.clone(),
-                Some(writer_properties(
-                    first,
-                    self.rows_max,
-                    &waiting.bloom_columns,
-                )?),
-                Some(TARGET_FILE_BYTES),
-                Some(WRITE_BATCH_ROWS),
-                waiting.indexed_columns,
-                None,
-            );
-            let writer = DeltaWriter::new(Arc::clone(&waiting.store), config);
-            self.writer = Writer::Open(Box::new(writer));
+            let (store, filtered) = (Arc::clone(&waiting.store), &waiting.bloom_columns);
+            let properties =
+                |filtered: &[String]| writer_properties(first, self.rows_max, filtered);
+            self.writer = if self.partition_by.is_empty() {
+                let layout =
+                    FileLayout::of(&self.schema, first, self.rows_max, filtered, properties)?;
+                let writer =
+                    FilesWriter::new(self.root.clone(), store, layout, waiting.indexed_columns);
+                Writer::Whole(Box::new(writer))
+            } else {
+                let config = WriterConfig::new(
+                    Arc::clone(&self.schema),
+                    self.partition_by.clone(),
+                    Some(properties(filtered)?),
+                    NonZeroU64::new(TARGET_BYTES as u64),
+                    Some(WRITE_BATCH_ROWS),
+                    waiting.indexed_columns,
+                    None,
+                );
+                Writer::Partitioned(Box::new(DeltaWriter::new(store, config)))
+            };
         }
-        match &mut self.writer {
-            Writer::Open(writer) => Ok(writer),
-            Writer::Waiting(_) => Err(Error::bug("a writer of rows was not made")),
-        }
+        Ok(&mut self.writer)
     }
 
     /// Takes rows of exactly the writer's columns and types.
@@ -115,14 +118,22 @@ impl RowWriter {
         for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
             refuse_far_times(field.name(), column)?;
         }
-        let written = self.open(&batch)?.write(&batch).await;
-        written.map_err(|error| library(&self.root, &error))
+        match self.open(&batch)? {
+            Writer::Whole(writer) => writer.write(&batch).await,
+            Writer::Partitioned(writer) => {
+                let written = writer.write(&batch).await;
+                written.map_err(|error| library(&self.root, &error))
+            }
+            Writer::Waiting(_) => Err(Error::bug("a writer of rows was not made")),
+        }
     }
 
     /// Finishes the files; they are on disk before a log entry of the table that is written later.
     pub async fn close(self) -> Result<Vec<Add>> {
-        let Writer::Open(writer) = self.writer else {
-            return Ok(Vec::new());
+        let writer = match self.writer {
+            Writer::Waiting(_) => return Ok(Vec::new()),
+            Writer::Whole(writer) => return writer.close().await,
+            Writer::Partitioned(writer) => writer,
         };
         let mut adds = writer
             .close()
