@@ -28,10 +28,10 @@ const SIFTED_EVENTS_MIN: usize = if cfg!(debug_assertions) { 4 } else { 200_000 
 const ENTRY_BYTES_MAX: usize = if cfg!(debug_assertions) {
     1_024
 } else {
-    160 << 20
+    400 << 20
 };
 /// Events are sorted in so many buckets by their keys.
-const BUCKETS: usize = 64;
+const BUCKETS: usize = 256;
 /// The place of an event in a version is known by so many bits for the file, so many for the row, and one more.
 const FILES_MAX: usize = 1 << 24;
 const ROWS_MAX: usize = 1 << 39;
@@ -304,7 +304,7 @@ fn drop_hidden<K: Number, S: Number>(
 fn bucket_of(key: u128) -> usize {
     let folded = (key as u64) ^ ((key >> 64) as u64);
     // The high bits of the product depend on all bits of the key.
-    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BUCKETS.ilog2())) as usize
 }
 
 fn all_of(rows: usize) -> Box<[AtomicU64]> {
