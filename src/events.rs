@@ -162,11 +162,16 @@ fn mark(
         .and_then(|value| value.into_array(count))
     {
         Ok(value) => {
-            let holds = value.as_boolean();
-            for (row, entry) in kinds.iter_mut().enumerate() {
+            let value = value.as_boolean();
+            // NULL is not true.
+            let holds = match value.nulls() {
+                Some(nulls) => value.values() & nulls.inner(),
+                None => value.values().clone(),
+            };
+            for row in holds.set_indices() {
                 // What another predicate could not take stays refused.
-                if holds.is_valid(row) && holds.value(row) && *entry != EventKind::Unknown {
-                    *entry = kind;
+                if kinds[row] != EventKind::Unknown {
+                    kinds[row] = kind;
                 }
             }
         }

@@ -66,6 +66,11 @@ struct LiveNumbers {
 
 impl LiveNumbers {
     fn next_rows(&mut self, count: usize) -> Vec<u64> {
+        if self.deleted.peek().is_none() {
+            let first = self.next;
+            self.next += count as u64;
+            return (first..self.next).collect();
+        }
         let mut numbers = Vec::with_capacity(count);
         while numbers.len() < count {
             if self.deleted.next_if_eq(&self.next).is_none() {

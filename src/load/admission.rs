@@ -13,6 +13,14 @@ use std::sync::Arc;
 /// The longest name of a folder that file systems take, in bytes.
 const FOLDER_NAME_MAX: usize = 255;
 
+/// A row that is refused.
+pub(super) struct Refusal {
+    pub(super) row: usize,
+    pub(super) reason: RejectReason,
+    /// For people.
+    pub(super) detail: String,
+}
+
 /// Which decoded rows the settings of the tables refuse.
 pub(super) struct Admission {
     keys: Vec<(String, Option<usize>)>,
@@ -57,20 +65,38 @@ impl Admission {
         })
     }
 
-    /// For each row, why it is refused, if it is.
-    pub(super) fn refusals(
-        &self,
-        rows: &RecordBatch,
-    ) -> Result<Vec<Option<(RejectReason, String)>>> {
+    /// The rows that are refused, in their order, and why.
+    pub(super) fn refusals(&self, rows: &RecordBatch) -> Result<Vec<Refusal>> {
         let kinds = match &self.classifier {
             Some(classifier) => classifier.classify(rows)?,
             None => vec![EventKind::Skip; rows.num_rows()],
         };
+        if self.admits_all(rows, &kinds) {
+            return Ok(Vec::new());
+        }
         let refusal = |(row, kind)| {
-            self.refusal(rows, row, kind)
-                .or_else(|| self.partition_refusal(rows, row, kind))
+            let why = self
+                .refusal(rows, row, kind)
+                .or_else(|| self.partition_refusal(rows, row, kind));
+            why.map(|(reason, detail)| Refusal {
+                row,
+                reason,
+                detail,
+            })
         };
-        Ok(kinds.into_iter().enumerate().map(refusal).collect())
+        Ok(kinds.into_iter().enumerate().filter_map(refusal).collect())
+    }
+
+    /// Whether no row can be refused, told without a look at each.
+    fn admits_all(&self, rows: &RecordBatch, kinds: &[EventKind]) -> bool {
+        let is_complete = |(_, place): &(String, Option<usize>)| {
+            place.is_some_and(|place| rows.column(place).null_count() == 0)
+        };
+        self.lists.is_none()
+            && self.bronze_partitions.is_empty()
+            && self.silver_partitions.is_empty()
+            && self.keys.iter().chain(&self.sequence).all(is_complete)
+            && !kinds.contains(&EventKind::Unknown)
     }
 
     fn refusal(

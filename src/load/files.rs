@@ -2,10 +2,10 @@
 //!
 //! Parts may come in any order and from any thread; what a file is in the end does not depend on that.
 
-use super::admission::Admission;
+use super::admission::{Admission, Refusal};
 use crate::batch::PlannedFile;
 use crate::bronze::LoadedRows;
-use crate::change::{FileFault, ParkReason, Reject, RejectReason};
+use crate::change::{FileFault, ParkReason, Reject};
 use crate::decode::{Decoded, NewColumn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::landing::ReadFault;
@@ -87,23 +87,18 @@ impl FilePart {
         let records = decoded.positions.len() + decoded.rejects.len();
         let refusals = admission.refusals(&decoded.rows)?;
         let late = late(&decoded.rows)?;
-        let refused = refusals.iter().enumerate().filter_map(|(row, refusal)| {
-            let (reason, detail) = refusal.as_ref()?;
-            Some(reject(&decoded, row, *reason, detail.clone()))
-        });
-        let mut rejects: Vec<Reject> = refused.collect();
-        let kept = decoded
-            .positions
+        let mut admitted = vec![true; decoded.positions.len()];
+        refusals
             .iter()
-            .zip(&refusals)
-            .filter(|(_, refusal)| refusal.is_none());
+            .for_each(|refusal| admitted[refusal.row] = false);
+        let refused = refusals.into_iter();
+        let mut rejects: Vec<Reject> = refused.map(|refusal| reject(&decoded, refusal)).collect();
+        let positions = decoded.positions.iter().zip(&admitted);
+        let kept = positions.filter(|(_, admitted)| **admitted);
         let file_rows: Vec<i64> = kept.map(|(position, _)| position.file_row).collect();
         let rows = match rejects.is_empty() {
             true => decoded.rows,
-            false => {
-                let admitted = refusals.iter().map(|refusal| Some(refusal.is_none()));
-                filter_record_batch(&decoded.rows, &admitted.collect::<BooleanArray>())?
-            }
+            false => filter_record_batch(&decoded.rows, &BooleanArray::from(admitted))?,
         };
         rejects.extend(decoded.rejects);
         let path = &file.path;
@@ -268,14 +263,14 @@ fn too_many(
     Ok(Some(FileFault::new(ParkReason::TooManyBadRecords, detail)))
 }
 
-fn reject(decoded: &Decoded, row: usize, reason: RejectReason, detail: String) -> Reject {
-    let position = decoded.positions[row];
+fn reject(decoded: &Decoded, refusal: Refusal) -> Reject {
+    let position = decoded.positions[refusal.row];
     Reject {
         file_row: position.file_row,
         file_line: position.file_line,
         byte_offset: position.byte_offset,
-        reason,
-        detail,
-        raw: decoded.raw(row),
+        reason: refusal.reason,
+        detail: refusal.detail,
+        raw: decoded.raw(refusal.row),
     }
 }

@@ -4,7 +4,7 @@ use crate::change::{FILE_PATH, FILE_ROW};
 use crate::error::{Error, Result};
 use crate::events::{EventClassifier, EventKind};
 use crate::silver::carried;
-use crate::silver::fold::{ContentEquality, Fold, Shape, Values, order_of_events};
+use crate::silver::fold::{ContentEquality, Fold, Ordered, Shape, Values, order_of_events};
 use crate::silver::plan::SilverPlan;
 use crate::silver::truncates::Truncates;
 use arrow::array::{
@@ -138,8 +138,7 @@ impl EventPool {
         let files = column_or_null(&all, FILE_PATH, &DataType::Utf8);
         let file_rows = column_or_null(&all, FILE_ROW, &DataType::Int64);
         let file_rows = file_rows.as_primitive::<Int64Type>().values().to_vec();
-        let order = order_of_events(&keys, &sequences, &files, &file_rows);
-        let groups = groups_of(&order, &keys);
+        let Ordered { order, groups } = order_of_events(&keys, &sequences, &files, &file_rows);
         Ok(EventPool {
             files,
             file_rows,
@@ -292,20 +291,6 @@ fn takes_part(plan: &SilverPlan, rows: &RecordBatch, kinds: &[EventKind]) -> Boo
         EventKind::Truncate | EventKind::Skip | EventKind::Unknown => false,
     };
     BooleanArray::from_iter((0..rows.num_rows()).map(|row| Some(takes(row))))
-}
-
-fn groups_of(order: &[u32], keys: &Rows) -> Vec<std::ops::Range<usize>> {
-    let mut groups = Vec::new();
-    let mut start = 0;
-    for place in 1..=order.len() {
-        let ends = place == order.len()
-            || keys.row(order[place] as usize) != keys.row(order[start] as usize);
-        if ends {
-            groups.push(start..place);
-            start = place;
-        }
-    }
-    groups
 }
 
 #[cfg(test)]

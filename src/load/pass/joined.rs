@@ -53,7 +53,7 @@ impl Worker<'_> {
         let Some((rows, counts)) = together.decode(self.pass.schema, self.pass.source) else {
             return Ok(None);
         };
-        let all_load = admission.refusals(&rows)?.iter().all(Option::is_none);
+        let all_load = admission.refusals(&rows)?.is_empty();
         Ok(all_load.then_some((rows, counts)))
     }
 
