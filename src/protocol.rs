@@ -25,7 +25,6 @@ use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::AppTransaction;
 use crate::error::{Error, Result};
 use crate::events::check_rules;
-use crate::huge_pages;
 use crate::load::{FirstPass, LoadContext, LoadLimits, LoadedBatch, is_large};
 use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
@@ -259,9 +258,6 @@ impl Pipeline {
     /// if it is not there.
     async fn load(&mut self, batch: &MicroBatch) -> Result<LoadedBatch> {
         let is_large = is_large(batch, &self.limits);
-        if is_large {
-            huge_pages::allow();
-        }
         let schema = self.schema();
         if is_large && !self.is_first() {
             self.make_bronze(&schema).await?;
