@@ -13,6 +13,8 @@ use cli::Cli;
 use cli::checked::Checked;
 use landfall::error::{Error, Result};
 use message::{Level, Messages};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -41,11 +43,19 @@ fn run(command: Checked, messages: Messages) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Error::unavailable(format!("the runtime cannot start: {error}")))?;
     let pipeline = command.one_pipeline();
-    let done = runtime.block_on(dispatch(command, messages));
+    let work = || runtime.block_on(dispatch(command, messages));
+    let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(bug_of(&*panic)));
     done.map_err(|error| match pipeline {
         Some(name) => error.of_pipeline(&name),
         None => error,
     })
+}
+
+/// A panic that nobody took for an error.
+fn bug_of(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    Error::bug(text.unwrap_or("a panic without a message"))
 }
 
 async fn dispatch(command: Checked, messages: Messages) -> Result<ExitCode> {
@@ -70,4 +80,17 @@ async fn dispatch(command: Checked, messages: Messages) -> Result<ExitCode> {
         Checked::Schema(schema) => read::schema(schema).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_of_any_kind_is_told() {
+        let told = |panic: &(dyn Any + Send)| bug_of(panic).message().to_owned();
+        assert_eq!(told(&"disk full"), "disk full");
+        assert_eq!(told(&String::from("disk full")), "disk full");
+        assert_eq!(told(&5), "a panic without a message");
+    }
 }

@@ -35,6 +35,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::runtime::Builder;
+
+/// Fewer files are confirmed in less time than it takes to begin another thread.
+const CONFIRMED_BESIDE_SILVER_MIN: usize = if cfg!(debug_assertions) { 2 } else { 500 };
 
 /// One pipeline, opened for loading: it holds the lock on its checkpoint.
 pub struct Pipeline {
@@ -388,9 +392,9 @@ impl Pipeline {
             self.crash.reach(CrashPoint::AfterQuarantineCommit)?;
         }
         let version = self.append_rows(batch.id, &mut loaded, &replaced).await?;
-        self.checkpoint.confirm_loaded(batch.id, version, now)?;
-        self.crash.reach(CrashPoint::AfterConfirmLoaded)?;
+        let counters = self.confirm_loaded(batch, version).await?;
         let mut report = report_of(batch.id, &loaded.outcomes, version);
+        report.counters.add(&counters);
         let is_new = |name: &&String| before.columns.field_with_name(name).is_err();
         let names: Vec<String> = loaded
             .schema
@@ -401,6 +405,64 @@ impl Pipeline {
             .collect();
         report.new_columns = names.iter().filter(is_new).cloned().collect();
         Ok(report)
+    }
+
+    /// Confirms a batch that bronze holds, if it brought rows. Of many files this takes a while, in which silver takes what
+    /// they brought, if it lacks nothing else; gives what that changed.
+    ///
+    /// Either may be there without the other if the process stops inside: recovery asks both tables how far they came.
+    async fn confirm_loaded(
+        &mut self,
+        batch: &MicroBatch,
+        version: Option<Version>,
+    ) -> Result<ApplyCounters> {
+        let now = self.started_at;
+        let is_next = |silver: &SilverTable| {
+            let next = silver.applied_up_to().map_or(1, |version| version.0 + 1);
+            version == Some(Version(next))
+        };
+        let silver = self.silver.as_mut().filter(|silver| is_next(silver));
+        let (Some(version), Some(bronze), Some(silver)) = (version, &self.bronze, silver) else {
+            return self.confirm_first(batch, version);
+        };
+        if batch.files.len() < CONFIRMED_BESIDE_SILVER_MIN {
+            return self.confirm_first(batch, Some(version));
+        }
+        let files = bronze.files_of_version(version).await?;
+        let (checkpoint, crash) = (&mut self.checkpoint, &self.crash);
+        let (confirmed, applied) = std::thread::scope(|scope| {
+            let apply = scope.spawn(|| {
+                // The runtime of the loader waits for this.
+                let runtime = Builder::new_current_thread().enable_time().build();
+                let runtime = runtime.map_err(|error| {
+                    Error::unavailable(format!("silver cannot be written aside: {error}"))
+                })?;
+                runtime.block_on(silver.apply(bronze, version, &files, crash))
+            });
+            let confirmed = checkpoint.confirm_loaded(batch.id, Some(version), now);
+            let applied = apply.join();
+            (
+                confirmed,
+                applied.unwrap_or_else(|panic| resume_unwind(panic)),
+            )
+        });
+        confirmed?;
+        self.crash.reach(CrashPoint::AfterConfirmLoaded)?;
+        let commit = applied?;
+        self.crash.reach(CrashPoint::AfterSilverCommit)?;
+        Ok(commit.counters)
+    }
+
+    /// Confirms a batch before silver takes what it brought.
+    fn confirm_first(
+        &mut self,
+        batch: &MicroBatch,
+        version: Option<Version>,
+    ) -> Result<ApplyCounters> {
+        self.checkpoint
+            .confirm_loaded(batch.id, version, self.started_at)?;
+        self.crash.reach(CrashPoint::AfterConfirmLoaded)?;
+        Ok(ApplyCounters::default())
     }
 
     /// Records what decoding found, and meanwhile writes the rows that are in memory into data files.

@@ -191,6 +191,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "wal_autocheckpoint", JOURNAL_PAGES)?;
+    // What one statement needs meanwhile, at most an entry for each file of a batch.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
