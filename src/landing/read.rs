@@ -94,13 +94,17 @@ pub fn open_planned(root: &Path, planned: &PlannedFile) -> Result<PlannedStream,
     })
 }
 
+/// So many bytes are in the cache of a core when they are hashed.
+const READ_BYTES_MAX: usize = 256 << 10;
+
 impl Read for PlannedStream {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         // One byte more than expected shows that the file grew, without reading all that is appended.
         let room = self.before.size.saturating_add(1) - self.length;
         let room = usize::try_from(room)
             .unwrap_or(usize::MAX)
-            .min(buffer.len());
+            .min(buffer.len())
+            .min(READ_BYTES_MAX);
         let count = self.file.read(&mut buffer[..room])?;
         self.hasher.update(&buffer[..count]);
         self.length += count as u64;

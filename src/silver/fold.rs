@@ -714,9 +714,9 @@ mod tests {
         let tiny: ArrayRef = Arc::new(Int16Array::from_iter_values(long(3).map(|n| n as i16)));
         let truth: ArrayRef = Arc::new(BooleanArray::from_iter(long(2).map(|n| Some(n > -2))));
         let keys: [&[ArrayRef]; 7] = [
-            &[text.clone()],
-            &[few.clone()],
-            &[many.clone()],
+            std::slice::from_ref(&text),
+            std::slice::from_ref(&few),
+            std::slice::from_ref(&many),
             &[with_null],
             &[short.clone(), truth.clone()],
             &[short, tiny],

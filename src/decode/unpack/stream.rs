@@ -66,9 +66,11 @@ struct Counted<R> {
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let count = self.fill_buf()?.read(buffer)?;
-        self.consume(count);
-        Ok(count)
+        // Much is read straight into the buffer of the caller.
+        let read = self.inner.read(buffer);
+        self.has_failed |= read.is_err();
+        self.taken += *read.as_ref().unwrap_or(&0);
+        read
     }
 }
 

@@ -7,7 +7,7 @@ use super::bits::{self, Width};
 use super::bounds::{self, Bounded, PageBounds};
 use super::dictionary::{Dictionary, Entry, Numbered};
 use super::filter::Filter;
-use super::values::{ColumnKind, numbers, range_of_numbers, range_of_texts, texts};
+use super::values::{ColumnKind, alike, numbers, range_of_numbers, range_of_texts, texts};
 use crate::error::{Error, Result};
 use arrow::array::Array;
 use bytes::Bytes;
@@ -112,6 +112,11 @@ impl<T: Entry + Hash + Eq + ?Sized> Known<T> {
         }
     }
 
+    /// Whether values are numbered.
+    fn takes_more(&self) -> bool {
+        self.dictionary.is_some() && !self.is_full
+    }
+
     /// The values of the next page by their numbers, and how many numbers there are; `None` where they are not numbered.
     fn number<'v>(&mut self, values: impl Iterator<Item = &'v T>) -> Option<(Numbered, usize)>
     where
@@ -214,21 +219,19 @@ impl ChunkWriter {
         if self.column.max_def_level() > 0 {
             levels(&mut page, values);
         }
-        let nulls = values.null_count();
         let encoding = match &mut self.content {
             Content::Numbers(known, width) => {
                 let numbers = numbers(values)?;
                 if let Some(filter) = &mut self.filter {
                     filter.add_numbers(&numbers, *width);
                 }
-                number_page(&mut page, known, &numbers, nulls, *width)
+                number_page(&mut page, known, &numbers, values.null_count(), *width)
             }
             Content::Texts(known) => {
-                let texts = texts(values);
                 if let Some(filter) = &mut self.filter {
-                    filter.add_texts(&texts)?;
+                    filter.add_texts(&texts(values))?;
                 }
-                text_page(&mut page, known, &texts, nulls)
+                text_page(&mut page, known, values)
             }
         };
         Ok((encoding, page))
@@ -309,7 +312,7 @@ fn number_page(
     let range = range_of_numbers(numbers);
     known.bounds.push(PageBounds { range, nulls });
     if let Some((numbered, values)) = known.number(numbers.iter()) {
-        return numbered_page(out, &numbered, values);
+        return numbered_page(out, &numbered, numbers.len(), values);
     }
     match range {
         Some((min, max)) if min == max => bits::deltas_of_alike(out, min, numbers.len()),
@@ -318,9 +321,19 @@ fn number_page(
     Encoding::DELTA_BINARY_PACKED
 }
 
-fn text_page(out: &mut Vec<u8>, known: &mut Known<str>, texts: &[&str], nulls: usize) -> Encoding {
+fn text_page(out: &mut Vec<u8>, known: &mut Known<str>, values: &dyn Array) -> Encoding {
     let owned = |(min, max): (&str, &str)| (Box::from(min), Box::from(max));
-    if let Some((numbered, values)) = known.number(texts.iter().copied()) {
+    let nulls = values.null_count();
+    if known.takes_more()
+        && let Some(text) = alike(values)
+        && let Some((numbered, different)) = known.number(std::iter::once(text))
+    {
+        let range = Some(owned((text, text)));
+        known.bounds.push(PageBounds { range, nulls });
+        return numbered_page(out, &numbered, values.len(), different);
+    }
+    let texts = texts(values);
+    if let Some((numbered, different)) = known.number(texts.iter().copied()) {
         let dictionary = known.dictionary.iter();
         let all = dictionary.flat_map(|dictionary| {
             let numbers = numbered.distinct.iter();
@@ -328,23 +341,29 @@ fn text_page(out: &mut Vec<u8>, known: &mut Known<str>, texts: &[&str], nulls: u
         });
         let range = range_of_texts(all).map(owned);
         known.bounds.push(PageBounds { range, nulls });
-        return numbered_page(out, &numbered, values);
+        return numbered_page(out, &numbered, texts.len(), different);
     }
     let range = range_of_texts(texts.iter().copied()).map(owned);
     known.bounds.push(PageBounds { range, nulls });
     let bytes = texts.iter().map(|text| size_of::<u32>() + text.len());
     out.reserve(bytes.sum());
-    for text in texts {
+    for text in &texts {
         text.write(out, Width::Bits64);
     }
     Encoding::PLAIN
 }
 
-fn numbered_page(out: &mut Vec<u8>, numbered: &Numbered, values: usize) -> Encoding {
-    let width = bits::bit_width(values.saturating_sub(1) as u64);
+/// Adds `count` values, so many of which there are in the dictionary; all alike where only one is named.
+fn numbered_page(
+    out: &mut Vec<u8>,
+    numbered: &Numbered,
+    count: usize,
+    different: usize,
+) -> Encoding {
+    let width = bits::bit_width(different.saturating_sub(1) as u64);
     out.push(width as u8);
     match numbered.distinct.as_slice() {
-        [only] => bits::repeated(out, *only, numbered.numbers.len(), width),
+        [only] => bits::repeated(out, *only, count, width),
         _ => bits::runs(out, &numbered.numbers, width),
     }
     Encoding::RLE_DICTIONARY

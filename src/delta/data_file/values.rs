@@ -94,9 +94,19 @@ pub(super) fn texts(values: &dyn Array) -> Vec<&str> {
 
 /// The least and the greatest number.
 pub(super) fn range_of_numbers(numbers: &[i64]) -> Option<(i64, i64)> {
+    /// Of so many numbers none waits for another.
+    const AT_ONCE: usize = 8;
     let first = *numbers.first()?;
-    let wider = |(min, max): (i64, i64), number: &i64| (min.min(*number), max.max(*number));
-    Some(numbers.iter().fold((first, first), wider))
+    let (mut mins, mut maxes) = ([first; AT_ONCE], [first; AT_ONCE]);
+    let (groups, rest) = numbers.as_chunks::<AT_ONCE>();
+    for group in groups {
+        for place in 0..AT_ONCE {
+            mins[place] = mins[place].min(group[place]);
+            maxes[place] = maxes[place].max(group[place]);
+        }
+    }
+    let all = |of_groups: [i64; AT_ONCE]| of_groups.into_iter().chain(rest.iter().copied());
+    Some((all(mins).min()?, all(maxes).max()?))
 }
 
 /// The least and the greatest text.
@@ -115,14 +125,35 @@ pub(super) fn range_of_texts<'t>(
 /// The first bytes of a text; in the order of the texts where they differ.
 fn beginning(text: &str) -> u128 {
     let bytes = text.as_bytes();
-    match bytes.first_chunk() {
-        Some(first) => u128::from_be_bytes(*first),
-        None => {
-            let mut padded = [0; size_of::<u128>()];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            u128::from_be_bytes(padded)
-        }
+    if let Some(first) = bytes.first_chunk() {
+        return u128::from_be_bytes(*first);
     }
+    let bits = |length: usize| 8 * length as u32;
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        // The last bytes of a text of fewer than sixteen begin with some of the first ones, which are shifted out.
+        let behind = u64::from_be_bytes(*last).checked_shl(bits(16 - bytes.len()));
+        let beginning = u128::from(u64::from_be_bytes(*first)) << 64;
+        return beginning | u128::from(behind.unwrap_or(0));
+    }
+    let short = bytes
+        .iter()
+        .fold(0, |all, byte| all << 8 | u128::from(*byte));
+    short.checked_shl(bits(16 - bytes.len())).unwrap_or(0)
+}
+
+/// The text that all of them are, if all are alike and none is NULL; told by comparing them all at once.
+pub(super) fn alike(values: &dyn Array) -> Option<&str> {
+    let texts = values.as_string::<i32>();
+    let offsets = texts.value_offsets();
+    let (first, last) = (*offsets.first()?, *offsets.last()?);
+    if texts.is_empty() || texts.null_count() > 0 {
+        return None;
+    }
+    let length = texts.value_length(0);
+    let is_even = offsets.windows(2).all(|pair| pair[1] - pair[0] == length);
+    let bytes = &texts.value_data()[first as usize..last as usize];
+    let (ahead, behind) = (bytes.get(length as usize..)?, bytes.len() - length as usize);
+    (is_even && ahead == &bytes[..behind]).then(|| texts.value(0))
 }
 
 #[cfg(test)]
@@ -148,5 +179,51 @@ mod tests {
         );
         assert_eq!(range(&["", "é"]), Some((short(""), short("é"))));
         assert_eq!(range(&[]), None);
+    }
+
+    #[test]
+    fn beginnings_are_in_the_order_of_texts_of_every_length() {
+        let text = "abcdefghijklmnopqrst";
+        let padded = |length: usize| {
+            let mut bytes = [0; 16];
+            let length = length.min(16);
+            bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+            u128::from_be_bytes(bytes)
+        };
+        for length in 0..=text.len() {
+            assert_eq!(beginning(&text[..length]), padded(length), "{length}");
+        }
+    }
+
+    #[test]
+    fn texts_are_alike_only_if_each_is() {
+        let told = |texts: &[Option<&str>]| {
+            let texts = arrow::array::StringArray::from(texts.to_vec());
+            alike(&texts).map(str::to_owned)
+        };
+        assert_eq!(told(&[Some("ab"); 3]), Some("ab".into()));
+        assert_eq!(told(&[Some(""); 3]), Some(String::new()));
+        assert_eq!(told(&[Some("ab")]), Some("ab".into()));
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&[Some("ab"), None]), None);
+        assert_eq!(told(&[Some("ab"), Some("ab"), Some("ac")]), None);
+        // Repeated bytes, but not in the same pieces.
+        assert_eq!(told(&[Some("aa"), Some("a"), Some("aaa")]), None);
+        let cut = arrow::array::StringArray::from(vec!["x", "ab", "ab", "y"]).slice(1, 2);
+        assert_eq!(alike(&cut), Some("ab"));
+    }
+
+    #[test]
+    fn range_of_numbers_has_all_of_them() {
+        for count in [1, 7, 8, 9, 17] {
+            for extreme in 0..count {
+                let mut numbers = vec![5; count];
+                numbers[extreme] = i64::MIN;
+                assert_eq!(range_of_numbers(&numbers).unwrap().0, i64::MIN);
+                numbers[extreme] = i64::MAX;
+                assert_eq!(range_of_numbers(&numbers).unwrap().1, i64::MAX);
+            }
+        }
+        assert_eq!(range_of_numbers(&[]), None);
     }
 }
