@@ -35,7 +35,7 @@ pub use maintain::{
     CompactLimits, CompactReport, LogCleanReport, VacuumReport, checkpoint_log, compact,
     compaction_is_due, log_checkpoint_is_due, vacuum,
 };
-pub use read::{FileScan, ScannedRows};
+pub use read::{FileScan, KeptScan, ScannedRows};
 pub use rewrite::rewrite;
 pub use state::DataFile;
 pub use stats::{ColumnRange, StatValue};
@@ -45,6 +45,7 @@ pub(crate) use write::same_shape;
 use crate::change::Version;
 use crate::error::{Error, Result};
 use arrow::array::RecordBatch;
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Field, SchemaRef};
 use deltalake::kernel::transaction::TransactionError;
 use deltalake::kernel::{Action, Add, Remove};
@@ -280,6 +281,26 @@ impl Table {
             &self.state.partition_by,
             columns,
             deleted,
+        )
+    }
+
+    /// Reads those of the live rows of `file` that are `kept`, which has a bit for each of them; same columns as
+    /// [`Table::scan`].
+    pub fn scan_kept(
+        &self,
+        file: &DataFile,
+        columns: &[String],
+        kept: BooleanBuffer,
+    ) -> Result<KeptScan> {
+        let deleted = self.deleted_rows(file)?;
+        read::scan_kept(
+            &self.root,
+            file,
+            &self.state.schema,
+            &self.state.partition_by,
+            columns,
+            &deleted,
+            kept,
         )
     }
 

@@ -6,17 +6,20 @@
 use super::state::DataFile;
 use crate::error::{Error, Result};
 use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
-    new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, RecordBatchOptions,
+    StringArray, StructArray, new_null_array,
 };
-use arrow::compute::{CastOptions, cast_with_options, concat_batches};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{CastOptions, cast_with_options, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::util::display::FormatOptions;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
-    RowSelector,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
+use parquet::basic::Encoding;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 use roaring::RoaringTreemap;
 use std::fs::File;
@@ -55,6 +58,39 @@ impl Iterator for FileScan {
                 .adapt(&batch)
                 .map(|rows| ScannedRows { rows, row_numbers }),
         )
+    }
+}
+
+/// Some of the live rows of one file, batch by batch.
+pub struct KeptScan {
+    reader: ParquetRecordBatchReader,
+    shape: Shape,
+    /// Of all live rows.
+    kept: BooleanBuffer,
+    first: usize,
+}
+
+impl KeptScan {
+    fn kept_of(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let count = batch.num_rows();
+        if self.first + count > self.kept.len() {
+            return Err(Error::bug("more rows were read than it was decided about"));
+        }
+        let kept = BooleanArray::new(self.kept.slice(self.first, count), None);
+        self.first += count;
+        // Before texts are made of their numbers.
+        self.shape.adapt(&filter_record_batch(batch, &kept)?)
+    }
+}
+
+impl Iterator for KeptScan {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.reader.next()? {
+            Ok(batch) => Some(self.kept_of(&batch)),
+            Err(error) => Some(Err(self.shape.damaged(&error))),
+        }
     }
 }
 
@@ -173,6 +209,42 @@ fn adapt(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     }
 }
 
+/// How texts of a file are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    /// Each where it stands.
+    Whole,
+    /// Where the file numbers them all, by their numbers.
+    Numbered,
+}
+
+/// The columns of a file, texts that are all numbered as dictionaries; `None` where there are none.
+fn numbered(reader: &ParquetRecordBatchReaderBuilder<File>) -> Option<SchemaRef> {
+    let leaves = reader.parquet_schema();
+    let is_numbered = |leaf: usize| {
+        let mut groups = reader.metadata().row_groups().iter();
+        groups.all(|group| {
+            let encodings = group.column(leaf).page_encoding_stats_mask();
+            encodings.is_some_and(|encodings| encodings.is_only(Encoding::RLE_DICTIONARY))
+        })
+    };
+    let mut found = false;
+    let mut fields = Vec::with_capacity(reader.schema().fields().len());
+    for (place, field) in reader.schema().fields().iter().enumerate() {
+        let leaf =
+            (0..leaves.num_columns()).find(|leaf| leaves.get_column_root_idx(*leaf) == place);
+        if *field.data_type() == DataType::Utf8 && leaf.is_some_and(is_numbered) {
+            let texts = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+            fields.push(Arc::new(field.as_ref().clone().with_data_type(texts)));
+            found = true;
+        } else {
+            fields.push(Arc::clone(field));
+        }
+    }
+    let metadata = reader.schema().metadata().clone();
+    found.then(|| Arc::new(Schema::new_with_metadata(fields, metadata)))
+}
+
 /// Opens a file for the asked columns.
 pub(super) fn open(
     root: &Path,
@@ -181,14 +253,37 @@ pub(super) fn open(
     partition_by: &[String],
     columns: &[String],
 ) -> Result<(ParquetRecordBatchReaderBuilder<File>, Shape)> {
+    open_with(root, file, table, partition_by, columns, Texts::Whole)
+}
+
+fn open_with(
+    root: &Path,
+    file: &DataFile,
+    table: &Schema,
+    partition_by: &[String],
+    columns: &[String],
+    texts: Texts,
+) -> Result<(ParquetRecordBatchReaderBuilder<File>, Shape)> {
     let name = root.join(&file.path).display().to_string();
     let opened = File::open(root.join(&file.path)).map_err(|error| {
         Error::unavailable(format!("data file {name}: {error}"))
             .hint("the table's log names this file; give it back from a backup")
     })?;
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
-    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(opened, options)
-        .map_err(|error| Error::disagreement(format!("data file {name}: {error}")))?;
+    let damaged = |error: ParquetError| Error::disagreement(format!("data file {name}: {error}"));
+    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(opened, options);
+    let mut builder = builder.map_err(damaged)?;
+    if texts == Texts::Numbered
+        && let Some(schema) = numbered(&builder)
+    {
+        let opened = File::open(root.join(&file.path));
+        let opened =
+            opened.map_err(|error| Error::unavailable(format!("data file {name}: {error}")))?;
+        let options = ArrowReaderOptions::new().with_schema(schema);
+        let metadata = ArrowReaderMetadata::try_new(Arc::clone(builder.metadata()), options);
+        builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(opened, metadata.map_err(damaged)?);
+    }
     let in_file = Arc::clone(builder.schema());
     let mut fields = Vec::with_capacity(columns.len());
     let (mut sources, mut roots) = (Vec::with_capacity(columns.len()), Vec::new());
@@ -263,6 +358,31 @@ pub(super) fn scan(
         reader,
         shape,
         numbers,
+    })
+}
+
+/// Reads those of the rows that are not in `deleted` that are `kept`, which has a bit for each of them.
+pub(super) fn scan_kept(
+    root: &Path,
+    file: &DataFile,
+    table: &Schema,
+    partition_by: &[String],
+    columns: &[String],
+    deleted: &RoaringTreemap,
+    kept: BooleanBuffer,
+) -> Result<KeptScan> {
+    let (mut builder, shape) =
+        open_with(root, file, table, partition_by, columns, Texts::Numbered)?;
+    check_rows(&builder, file, &shape)?;
+    if !deleted.is_empty() {
+        builder = builder.with_row_selection(live_selection(deleted, file.rows.unsigned_abs()));
+    }
+    let reader = builder.build().map_err(|error| shape.damaged(&error))?;
+    Ok(KeptScan {
+        reader,
+        shape,
+        kept,
+        first: 0,
     })
 }
 

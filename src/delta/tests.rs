@@ -8,7 +8,7 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::concat_batches;
+use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Int64Type, Schema, TimeUnit};
 use deltalake::datafusion::prelude::SessionContext;
 use std::fs;
@@ -532,6 +532,60 @@ async fn all_types_come_back_as_written_after_reopening() {
         "no inexact bound of a long decimal"
     );
     assert!(file.range("i").is_some());
+}
+
+/// Words that repeat, texts that do not, and words in a struct; some of each are NULL.
+fn words(rows: usize) -> RecordBatch {
+    let word = |row: usize| (row % 7 != 0).then(|| ["new", "", "päid"][row % 3]);
+    let words: ArrayRef = Arc::new((0..rows).map(word).collect::<StringArray>());
+    let texts = (0..rows).map(|row| (row % 11 != 0).then(|| format!("text {row}")));
+    let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
+    let field = Arc::new(Field::new("word", DataType::Utf8, true));
+    let parts: ArrayRef = Arc::new(StructArray::from(vec![(field, Arc::clone(&words))]));
+    let columns = [("word", words), ("text", texts), ("part", parts)];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn kept_rows_are_those_of_a_scan_however_texts_are_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = words(20_000);
+    let mut table = Table::create(folder.path(), &spec(&all.schema(), &[]))
+        .await
+        .unwrap();
+    let _ = append(&mut table, &all).await;
+    let path = table.files().next().unwrap().path.clone();
+    let gone: RoaringTreemap = (0..20_000).filter(|row| row % 5 == 0).collect();
+    let (removes, adds) = table
+        .delete_rows(&BTreeMap::from([(path.clone(), gone)]))
+        .await
+        .unwrap();
+    let mut commit = TableCommit::new(Operation::Merge);
+    (commit.removes, commit.adds) = (removes, adds);
+    let _ = table.commit(commit).await.unwrap();
+    let file = table.file(&path).unwrap();
+    let columns = ["text", "part", "word"].map(str::to_owned);
+    let joined = |rows: Vec<RecordBatch>| concat_batches(&rows[0].schema(), &rows).unwrap();
+    let live = table.scan(file, &columns).unwrap();
+    let live = joined(live.map(|scanned| scanned.unwrap().rows).collect());
+    for keeps in [|row| row % 3 == 1, |_| true, |row| row == 15_999, |_| false] {
+        let kept: Vec<bool> = (0..live.num_rows()).map(keeps).collect();
+        let bits = BooleanBuffer::from(kept.as_slice());
+        let expected = filter_record_batch(&live, &BooleanArray::from(kept)).unwrap();
+        let scanned = table.scan_kept(file, &columns, bits).unwrap();
+        assert_eq!(
+            joined(scanned.map(|rows| rows.unwrap()).collect()),
+            expected
+        );
+    }
+    let short = BooleanBuffer::new_set(100);
+    assert!(
+        table
+            .scan_kept(file, &columns, short)
+            .unwrap()
+            .any(|rows| rows.is_err())
+    );
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use crate::silver::pool::Comparators;
 use crate::silver::refold;
 use crate::silver::sift::{Hidden, KeptRows, Present, Sifted, sift};
 use crate::silver::truncates::Truncates;
-use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
-use arrow::compute::{filter_record_batch, take_record_batch};
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::row::OwnedRow;
 use std::cmp::Ordering;
@@ -120,18 +120,19 @@ impl<'b> Incoming<'b> {
         columns: &[String],
         take: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let mut first = 0;
-        for scanned in self.bronze.scan(&self.files[file], columns)? {
-            let rows = scanned?.rows;
-            let count = rows.num_rows();
-            match &self.kept {
-                Some(kept) => {
-                    let kept = BooleanArray::new(kept[file].slice(first, count), None);
-                    take(filter_record_batch(&rows, &kept)?)?;
+        let file_of_rows = &self.files[file];
+        match &self.kept {
+            Some(kept) => {
+                let kept = kept[file].clone();
+                for rows in self.bronze.scan_kept(file_of_rows, columns, kept)? {
+                    take(rows?)?;
                 }
-                None => take(rows)?,
             }
-            first += count;
+            None => {
+                for scanned in self.bronze.scan(file_of_rows, columns)? {
+                    take(scanned?.rows)?;
+                }
+            }
         }
         Ok(())
     }
