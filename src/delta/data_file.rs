@@ -30,6 +30,8 @@ use values::ColumnKind;
 pub(super) const ROW_GROUP_ROWS: usize = 1 << 19;
 /// Fewer rows wait for others: pages are cut from the rows that are there.
 const ENCODED_ROWS_MIN: usize = 4 * PAGE_ROWS;
+/// Unless they have so many bytes.
+const WAITING_BYTES_MAX: usize = 8 << 20;
 
 /// How the columns of a file are encoded.
 pub(super) struct FileLayout {
@@ -104,6 +106,7 @@ pub(super) struct FileEncoder {
     /// Rows that are too few to be encoded.
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
+    waiting_bytes: usize,
 }
 
 struct RowGroup {
@@ -131,6 +134,7 @@ impl FileEncoder {
             group: None,
             waiting: Vec::new(),
             waiting_rows: 0,
+            waiting_bytes: 0,
         })
     }
 
@@ -138,7 +142,9 @@ impl FileEncoder {
     pub(super) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
         self.waiting.push(rows.clone());
         self.waiting_rows += rows.num_rows();
-        match self.waiting_rows >= ENCODED_ROWS_MIN {
+        let bytes = rows.columns().iter().map(bytes_of);
+        self.waiting_bytes += bytes.sum::<usize>();
+        match self.waiting_rows >= ENCODED_ROWS_MIN || self.waiting_bytes >= WAITING_BYTES_MAX {
             true => self.encode_waiting(),
             false => Ok(()),
         }
@@ -174,7 +180,7 @@ impl FileEncoder {
 
     fn encode_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
-        self.waiting_rows = 0;
+        (self.waiting_rows, self.waiting_bytes) = (0, 0);
         match waiting.as_slice() {
             [] => Ok(()),
             [rows] => self.encode(rows),
@@ -224,6 +230,12 @@ impl FileEncoder {
         }
         writer.close().map(|_| ()).map_err(unwritable)
     }
+}
+
+/// What the values of a column take, not the memory that they share with others.
+fn bytes_of(column: &ArrayRef) -> usize {
+    let sliced = column.to_data().get_slice_memory_size();
+    sliced.unwrap_or_else(|_| column.get_array_memory_size())
 }
 
 fn new_group(

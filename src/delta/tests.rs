@@ -536,9 +536,9 @@ async fn all_types_come_back_as_written_after_reopening() {
 
 /// Words that repeat, texts that do not, and words in a struct; some of each are NULL.
 fn words(rows: usize) -> RecordBatch {
-    let word = |row: usize| (row % 7 != 0).then(|| ["new", "", "päid"][row % 3]);
+    let word = |row: usize| (!row.is_multiple_of(7)).then(|| ["new", "", "päid"][row % 3]);
     let words: ArrayRef = Arc::new((0..rows).map(word).collect::<StringArray>());
-    let texts = (0..rows).map(|row| (row % 11 != 0).then(|| format!("text {row}")));
+    let texts = (0..rows).map(|row| (!row.is_multiple_of(11)).then(|| format!("text {row}")));
     let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
     let field = Arc::new(Field::new("word", DataType::Utf8, true));
     let parts: ArrayRef = Arc::new(StructArray::from(vec![(field, Arc::clone(&words))]));

@@ -74,6 +74,11 @@ impl Bounded for Box<str> {
     }
 }
 
+/// What of a text is to be known for its bounds: enough to see that it is longer.
+pub(super) fn known(text: &str) -> Box<str> {
+    text[..text.floor_char_boundary(TEXT_BYTES_MAX + size_of::<char>())].into()
+}
+
 /// The beginning of a text in so many bytes, whole characters.
 fn beginning(text: &str) -> &str {
     match text.len() <= TEXT_BYTES_MAX {
@@ -164,6 +169,22 @@ mod tests {
         assert_eq!(high.upper(Type::BYTE_ARRAY), None);
         let short = text("x".repeat(TEXT_BYTES_MAX));
         assert_eq!(short.upper(Type::BYTE_ARRAY).unwrap(), short.as_bytes());
+    }
+
+    #[test]
+    fn what_is_known_of_a_text_bounds_it_like_the_whole() {
+        for text in ["é", "y"].map(|end| ["x".repeat(63) + end, "x".repeat(62) + end + end + end])
+        {
+            for text in text {
+                for whole in [text.clone(), text.clone() + "🦀 and more", text.repeat(9)] {
+                    let (known, whole) = (known(&whole), Box::<str>::from(whole));
+                    assert!(known.len() <= TEXT_BYTES_MAX + 4);
+                    assert_eq!(known.len() > TEXT_BYTES_MAX, whole.len() > TEXT_BYTES_MAX);
+                    assert_eq!(known.upper(Type::BYTE_ARRAY), whole.upper(Type::BYTE_ARRAY));
+                    assert_eq!(known.lower(Type::BYTE_ARRAY), whole.lower(Type::BYTE_ARRAY));
+                }
+            }
+        }
     }
 
     #[test]

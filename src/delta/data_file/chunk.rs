@@ -9,7 +9,7 @@ use super::dictionary::{Dictionary, Entry, Numbered};
 use super::filter::Filter;
 use super::values::{ColumnKind, alike, numbers, range_of_numbers, range_of_texts, texts};
 use crate::error::{Error, Result};
-use arrow::array::Array;
+use arrow::array::{Array, AsArray};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, EncodingMask, PageType, ZstdLevel};
 use parquet::column::page::{CompressedPage, Page, PageWriter};
@@ -24,6 +24,8 @@ use zstd::bulk::Compressor;
 
 /// Rows of a page: small pages make reading single rows cheap.
 pub(super) const PAGE_ROWS: usize = 2_048;
+/// Fewer of long texts: a page is read whole.
+pub(super) const PAGE_BYTES_MAX: usize = 1 << 20;
 /// A page of so many bytes shows what packing is worth.
 const JUDGED_BYTES_MIN: usize = 1_024;
 /// Packing is to save one of so many bytes.
@@ -197,8 +199,10 @@ impl ChunkWriter {
 
     /// Takes values, which are of the kind of the column.
     pub(super) fn write(&mut self, values: &dyn Array, packer: &mut Packer) -> Result<()> {
-        for start in (0..values.len()).step_by(PAGE_ROWS) {
-            let page = values.slice(start, PAGE_ROWS.min(values.len() - start));
+        let mut start = 0;
+        while start < values.len() {
+            let page = values.slice(start, page_rows(values, start));
+            start += page.len();
             let (encoding, plain) = self.encoded(page.as_ref())?;
             let bytes = match self.pays(&plain, packer)? {
                 true => PageBytes::Plain(plain).packed(packer)?,
@@ -287,6 +291,18 @@ fn saves(pages: &[&[u8]], packer: &mut Packer) -> Result<bool> {
     Ok(packed + plain / SAVED_SHARE < plain)
 }
 
+/// How many values the page that begins at `start` has.
+fn page_rows(values: &dyn Array, start: usize) -> usize {
+    let mut rows = PAGE_ROWS.min(values.len() - start);
+    if let Some(texts) = values.as_string_opt::<i32>() {
+        let offsets = &texts.value_offsets()[start..];
+        while rows > 1 && (offsets[rows] - offsets[0]) as usize > PAGE_BYTES_MAX {
+            rows /= 2;
+        }
+    }
+    rows
+}
+
 /// Adds which values are there.
 fn levels(out: &mut Vec<u8>, values: &dyn Array) {
     let length_at = out.len();
@@ -322,7 +338,7 @@ fn number_page(
 }
 
 fn text_page(out: &mut Vec<u8>, known: &mut Known<str>, values: &dyn Array) -> Encoding {
-    let owned = |(min, max): (&str, &str)| (Box::from(min), Box::from(max));
+    let owned = |(min, max): (&str, &str)| (bounds::known(min), bounds::known(max));
     let nulls = values.null_count();
     if known.takes_more()
         && let Some(text) = alike(values)

@@ -411,3 +411,36 @@ fn row_groups_end_at_their_size_and_columns_without_nulls_need_no_levels() {
     assert_eq!(sizes, [ROW_GROUP_ROWS as i64, 10]);
     assert_eq!(read(reader), all);
 }
+
+#[test]
+fn long_texts_make_short_pages_and_wait_for_no_others() {
+    let long =
+        |row: usize| format!("{row} ").repeat(if row.is_multiple_of(9) { 60_000 } else { 9_000 });
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..300).map(long)));
+    let all = RecordBatch::try_from_iter_with_nullable([("t", texts, true)]).unwrap();
+    let batches: Vec<RecordBatch> = (0..30).map(|place| all.slice(place * 10, 10)).collect();
+    let properties = |_: &[String]| Ok(WriterProperties::builder().build());
+    let layout = FileLayout::of(&all.schema(), &all, 300, &[], properties).unwrap();
+    let mut encoder = FileEncoder::new(Arc::new(layout)).unwrap();
+    for batch in &batches {
+        encoder.write(batch).unwrap();
+        assert!(encoder.waiting_bytes < WAITING_BYTES_MAX);
+    }
+    assert!(
+        encoder.waiting.len() < batches.len() / 2,
+        "most are encoded"
+    );
+    let (file, _) = encoder.finish().unwrap();
+    let reader = reader(&Bytes::from(file));
+    let index = reader.metadata().offset_index().unwrap();
+    let starts = index[0][0]
+        .page_locations
+        .iter()
+        .map(|page| page.first_row_index as usize);
+    let starts: Vec<usize> = starts.chain([300]).collect();
+    for page in starts.windows(2) {
+        let bytes: usize = (page[0]..page[1]).map(|row| long(row).len()).sum();
+        assert!(bytes <= chunk::PAGE_BYTES_MAX || page[1] - page[0] == 1);
+    }
+    assert_eq!(read(reader), all);
+}
