@@ -8,8 +8,9 @@
 mod common;
 
 use arrow::util::display::array_value_to_string;
-use common::{HINTS, TestLoader, all_rows};
+use common::{HINTS, LITTLE_MEMORY, TestLoader, all_rows};
 use landfall::crash::CrashSwitch;
+use landfall::load::LoadLimits;
 use std::io::Write;
 use std::path::Path;
 
@@ -173,6 +174,21 @@ fn orphans(loader: &TestLoader) -> usize {
     data_files(bronze.table().root()) - bronze.table().files().count()
 }
 
+/// Files in pieces all of which stay in memory; the same where rows may be written ahead; and little memory.
+fn limits() -> [LoadLimits; 3] {
+    let pieces = LoadLimits {
+        streamed_bytes_min: 1,
+        block_bytes: 300,
+        part_records: 7,
+        ..LoadLimits::default()
+    };
+    let ahead = LoadLimits {
+        small_batch_bytes_max: 0,
+        ..pieces
+    };
+    [pieces, ahead, LITTLE_MEMORY]
+}
+
 #[test]
 fn what_is_loaded_does_not_depend_on_how_much_is_in_memory() {
     let files = files();
@@ -198,10 +214,14 @@ fn what_is_loaded_does_not_depend_on_how_much_is_in_memory() {
             (ending(&loader, &names), orphans(&loader))
         };
         let (whole, _) = load(settings(source));
-        let (pieces, orphans) = load(settings(source).with_little_memory());
         assert!(whole.bronze.len() > 100, "{source}");
-        assert_eq!(pieces, whole, "{source}");
-        assert_eq!(orphans, 0, "{source}");
+        for limits in limits() {
+            let mut loader = settings(source);
+            loader.limits = limits;
+            let (pieces, orphans) = load(loader);
+            assert_eq!(pieces, whole, "{source} {limits:?}");
+            assert_eq!(orphans, 0, "{source} {limits:?}");
+        }
     }
 }
 

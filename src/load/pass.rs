@@ -461,8 +461,9 @@ impl<'w> Worker<'w> {
         let mut done = state.done(path, self.pass.source);
         let rows: usize = done.held.iter().map(|held| held.file_rows.len()).sum();
         if rows < STRETCH_ROWS {
-            let held = done.held.drain(..).map(|held| (place, held));
-            self.result.small.extend(held);
+            // A file that was decoded in parts stands in the rows of its batch once all the same.
+            let held = LoadedRows::joined(std::mem::take(&mut done.held))?;
+            self.result.small.extend(held.map(|held| (place, held)));
             self.result.done.push((place, done));
             self.small_rows += rows;
         } else {
