@@ -14,6 +14,7 @@ use delta_kernel::table_properties::DataSkippingNumIndexedCols;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -362,17 +363,19 @@ pub(super) fn drop_inexact(stats: &str, schema: &Schema) -> Option<String> {
     if columns.is_empty() {
         return None;
     }
-    let Ok(Value::Object(mut stats)) = serde_json::from_str::<Value>(stats) else {
-        return None;
-    };
+    // Numbers stay as they are written: reading a double and writing it again may move it.
+    let mut stats: BTreeMap<String, Box<RawValue>> = serde_json::from_str(stats).ok()?;
     for side in ["minValues", "maxValues"] {
-        if let Some(Value::Object(values)) = stats.get_mut(side) {
+        if let Some(values) = stats.get_mut(side) {
+            let of_columns = serde_json::from_str(values.get());
+            let mut of_columns: BTreeMap<String, Box<RawValue>> = of_columns.ok()?;
             columns.iter().for_each(|column| {
-                values.remove(*column);
+                of_columns.remove(*column);
             });
+            *values = to_raw_value(&of_columns).ok()?;
         }
     }
-    Some(Value::Object(stats).to_string())
+    serde_json::to_string(&stats).ok()
 }
 
 /// The `numRecords` of a `stats` text.
@@ -383,12 +386,18 @@ pub(super) fn record_count(stats: &str) -> Option<i64> {
 
 /// The same `stats` with bounds that are only bounds, as beside a deletion vector.
 pub(super) fn with_wide_bounds(stats: Option<&str>, rows: i64) -> String {
-    let mut stats: Map<String, Value> = stats
+    // Numbers stay as they are written: reading a double and writing it again may move it.
+    let mut stats: BTreeMap<String, Box<RawValue>> = stats
         .and_then(|stats| serde_json::from_str(stats).ok())
         .unwrap_or_default();
-    stats.insert("numRecords".into(), rows.into());
-    stats.insert("tightBounds".into(), false.into());
-    Value::Object(stats).to_string()
+    let own = [
+        ("numRecords", to_raw_value(&rows)),
+        ("tightBounds", to_raw_value(&false)),
+    ];
+    for (name, value) in own {
+        stats.extend(value.ok().map(|value| (name.to_owned(), value)));
+    }
+    serde_json::to_string(&stats).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -428,6 +437,31 @@ mod tests {
         let stats = r#"{"numRecords":1,"minValues":{"long":1,"short":1.5},"maxValues":{"long":9,"short":2.5}}"#;
         let kept = drop_inexact(stats, &schema).unwrap();
         assert!(!kept.contains("long") && kept.contains("short"), "{kept}");
+    }
+
+    #[test]
+    fn bounds_of_doubles_stay_as_they_are_written() {
+        let double = "-3.8763544682563147";
+        let stats = format!(
+            r#"{{"numRecords":9,"minValues":{{"f":{double},"long":1}},"maxValues":{{"f":1.4884318666570113}},"nullCount":{{"f":0}}}}"#
+        );
+        let schema = Schema::new(vec![
+            Field::new("f", DataType::Float64, true),
+            Field::new("long", DataType::Decimal128(38, 0), true),
+        ]);
+        let dropped = drop_inexact(&stats, &schema).unwrap();
+        assert!(!dropped.contains("long"), "{dropped}");
+        for changed in [with_wide_bounds(Some(&stats), 7), dropped] {
+            assert!(changed.contains(&format!("\"f\":{double}")), "{changed}");
+            assert!(changed.contains("\"f\":1.4884318666570113}"), "{changed}");
+        }
+        let wide: Value = serde_json::from_str(&with_wide_bounds(Some(&stats), 7)).unwrap();
+        assert_eq!(
+            (&wide["numRecords"], &wide["tightBounds"]),
+            (&json!(7), &json!(false))
+        );
+        let alone: Value = serde_json::from_str(&with_wide_bounds(None, 7)).unwrap();
+        assert_eq!(alone, json!({"numRecords": 7, "tightBounds": false}));
     }
 
     #[test]
