@@ -19,6 +19,8 @@ pub(super) trait Bounded: Ord + Clone {
     fn lower(&self, physical: Type) -> Vec<u8>;
     /// The same, not below the value; `None` if there is no such bound.
     fn upper(&self, physical: Type) -> Option<Vec<u8>>;
+    /// Whether it is stored by its beginning alone.
+    fn is_cut(&self) -> bool;
     /// The statistics of a chunk.
     fn statistics(range: Option<&Range<Self>>, nulls: u64, physical: Type) -> Statistics;
 }
@@ -33,6 +35,10 @@ impl Bounded for i64 {
 
     fn upper(&self, physical: Type) -> Option<Vec<u8>> {
         Some(self.lower(physical))
+    }
+
+    fn is_cut(&self) -> bool {
+        false
     }
 
     fn statistics(range: Option<&Range<Self>>, nulls: u64, physical: Type) -> Statistics {
@@ -57,19 +63,22 @@ impl Bounded for Box<str> {
     }
 
     fn upper(&self, _: Type) -> Option<Vec<u8>> {
-        match self.len() <= TEXT_BYTES_MAX {
-            true => Some(self.as_bytes().to_vec()),
-            false => above(beginning(self)).map(String::into_bytes),
+        match self.is_cut() {
+            false => Some(self.as_bytes().to_vec()),
+            true => above(beginning(self)).map(String::into_bytes),
         }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.len() > TEXT_BYTES_MAX
     }
 
     fn statistics(range: Option<&Range<Self>>, nulls: u64, physical: Type) -> Statistics {
         let min = range.map(|(min, _)| ByteArray::from(min.lower(physical)));
         let max = range.and_then(|(_, max)| max.upper(physical).map(ByteArray::from));
-        let is_exact = |text: &str| text.len() <= TEXT_BYTES_MAX;
         let statistics = ValueStatistics::new(min, max, None, Some(nulls), false)
-            .with_min_is_exact(range.is_some_and(|(min, _)| is_exact(min)))
-            .with_max_is_exact(range.is_some_and(|(_, max)| is_exact(max)));
+            .with_min_is_exact(range.is_some_and(|(min, _)| !min.is_cut()))
+            .with_max_is_exact(range.is_some_and(|(_, max)| !max.is_cut()));
         statistics.into()
     }
 }
@@ -140,6 +149,10 @@ fn order<T: Bounded>(pages: &[PageBounds<T>]) -> BoundaryOrder {
         .iter()
         .filter_map(|page| page.range.as_ref())
         .collect();
+    // What is stored of texts need not be in the order of the texts.
+    if ranges.iter().any(|(min, max)| min.is_cut() || max.is_cut()) {
+        return BoundaryOrder::UNORDERED;
+    }
     let is_sorted = |fits: fn(&T, &T) -> bool| {
         let mut pairs = ranges.windows(2);
         pairs.all(|pair| fits(&pair[0].0, &pair[1].0) && fits(&pair[0].1, &pair[1].1))
@@ -190,6 +203,21 @@ mod tests {
     #[test]
     fn character_before_the_surrogates_has_one_above() {
         assert_eq!(above("a\u{d7ff}").unwrap(), "a\u{e000}");
+    }
+
+    #[test]
+    fn pages_of_texts_that_are_cut_have_no_order() {
+        let page = |text: String| PageBounds {
+            range: Some((Box::<str>::from(text.as_str()), Box::from(text))),
+            nulls: 0,
+        };
+        let (x, long) = ("x".repeat(63), "x".repeat(64) + "\u{10ffff}");
+        assert_eq!(
+            order(&[page(x.clone() + "y"), page(x.clone() + "z")]),
+            BoundaryOrder::ASCENDING
+        );
+        let pages = [page(x.clone() + "y"), page(x + "éz"), page(long)];
+        assert_eq!(order(&pages), BoundaryOrder::UNORDERED);
     }
 
     #[test]
