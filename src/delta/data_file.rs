@@ -56,41 +56,38 @@ impl FileLayout {
     }
 
     /// For rows of `schema` like those of `first`, no more than `rows_max`, with filters of `bloom_columns`, in lower case.
-    /// `properties` gives those of the columns that the library encodes, for their filters.
+    /// `properties` is given the columns that the library encodes.
     pub(super) fn of(
         schema: &SchemaRef,
         first: &RecordBatch,
         rows_max: usize,
         bloom_columns: &[String],
-        properties: impl FnOnce(&[String]) -> Result<WriterProperties>,
+        properties: impl FnOnce(&RecordBatch) -> Result<WriterProperties>,
     ) -> Result<FileLayout> {
-        let sample = encoding::sample(first)?;
-        let mut columns = Vec::with_capacity(schema.fields().len());
-        for (place, field) in schema.fields().iter().enumerate() {
-            let repeats = match &sample {
-                Some(sample) => encoding::repeats(sample.column(place))?,
-                None => false,
-            };
-            columns.push(ColumnLayout {
-                kind: ColumnKind::of(field.data_type()),
-                repeats,
-                has_filter: bloom_columns.contains(&field.name().to_lowercase()),
-            });
-        }
-        let of_library = |(field, column): (&FieldRef, &ColumnLayout)| {
-            let is_other = column.kind.is_none() && column.has_filter;
-            is_other.then(|| field.name().to_lowercase())
-        };
-        let filters: Vec<String> = schema
+        let kinds: Vec<Option<ColumnKind>> = schema
             .fields()
             .iter()
-            .zip(&columns)
-            .filter_map(of_library)
+            .map(|field| ColumnKind::of(field.data_type()))
             .collect();
+        let (own, of_library): (Vec<usize>, Vec<usize>) =
+            (0..kinds.len()).partition(|place| kinds[*place].is_some());
+        let properties = properties(&first.project(&of_library)?)?;
+        let mut repeating = vec![false; kinds.len()];
+        if let Some(sample) = encoding::sample(&first.project(&own)?)? {
+            for (place, values) in own.into_iter().zip(sample.columns()) {
+                repeating[place] = encoding::repeats(values)?;
+            }
+        }
+        let columns = schema.fields().iter().zip(kinds).zip(repeating);
+        let columns = columns.map(|((field, kind), repeats)| ColumnLayout {
+            kind,
+            repeats,
+            has_filter: bloom_columns.contains(&field.name().to_lowercase()),
+        });
         Ok(FileLayout {
             schema: Arc::clone(schema),
-            columns,
-            properties: properties(&filters)?,
+            columns: columns.collect(),
+            properties,
             filter_rows: rows_max.min(ROW_GROUP_ROWS),
         })
     }

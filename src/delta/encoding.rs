@@ -21,9 +21,9 @@ const SAMPLE_ROWS_MIN: usize = 64;
 /// A dictionary pays where no more than one of so many values is new.
 const DISTINCT_SHARE: usize = 4;
 
-/// Some rows, spread over `rows`; `None` of too few, which tell nothing.
+/// Some rows, spread over `rows`; `None` of too few, and of no columns, which tell nothing.
 pub(super) fn sample(rows: &RecordBatch) -> Result<Option<RecordBatch>> {
-    if rows.num_rows() < SAMPLE_ROWS_MIN {
+    if rows.num_rows() < SAMPLE_ROWS_MIN || rows.num_columns() == 0 {
         return Ok(None);
     }
     let step = rows.num_rows().div_ceil(SAMPLE_ROWS);
@@ -74,9 +74,6 @@ fn by_leaf(
 
 /// Whether a dictionary pays for values like those of `sample`.
 pub(super) fn repeats(sample: &ArrayRef) -> Result<bool> {
-    if sample.data_type().is_nested() {
-        return Ok(false);
-    }
     let distinct = distinct(sample)?;
     let is_constant = distinct == 1 && is_whole_number(sample.data_type());
     Ok(distinct * DISTINCT_SHARE <= sample.len() && !is_constant)

@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn layout(schema: &SchemaRef, first: &RecordBatch) -> FileLayout {
-        let properties = |_: &[String]| Ok(WriterProperties::builder().build());
+        let properties = |_: &RecordBatch| Ok(WriterProperties::builder().build());
         FileLayout::of(schema, first, usize::MAX, &[], properties).unwrap()
     }
 

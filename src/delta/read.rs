@@ -219,7 +219,7 @@ enum Texts {
 }
 
 /// The columns of a file, texts that are all numbered as dictionaries; `None` where there are none.
-fn numbered(reader: &ParquetRecordBatchReaderBuilder<File>) -> Option<SchemaRef> {
+fn numbered(reader: &ArrowReaderMetadata) -> Option<SchemaRef> {
     let leaves = reader.parquet_schema();
     let is_numbered = |leaf: usize| {
         let mut groups = reader.metadata().row_groups().iter();
@@ -269,21 +269,17 @@ fn open_with(
         Error::unavailable(format!("data file {name}: {error}"))
             .hint("the table's log names this file; give it back from a backup")
     })?;
-    let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
     let damaged = |error: ParquetError| Error::disagreement(format!("data file {name}: {error}"));
-    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(opened, options);
-    let mut builder = builder.map_err(damaged)?;
+    let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
+    let mut metadata = ArrowReaderMetadata::load(&opened, options).map_err(damaged)?;
     if texts == Texts::Numbered
-        && let Some(schema) = numbered(&builder)
+        && let Some(schema) = numbered(&metadata)
     {
-        let opened = File::open(root.join(&file.path));
-        let opened =
-            opened.map_err(|error| Error::unavailable(format!("data file {name}: {error}")))?;
         let options = ArrowReaderOptions::new().with_schema(schema);
-        let metadata = ArrowReaderMetadata::try_new(Arc::clone(builder.metadata()), options);
-        builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(opened, metadata.map_err(damaged)?);
+        let again = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options);
+        metadata = again.map_err(damaged)?;
     }
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(opened, metadata);
     let in_file = Arc::clone(builder.schema());
     let mut fields = Vec::with_capacity(columns.len());
     let (mut sources, mut roots) = (Vec::with_capacity(columns.len()), Vec::new());

@@ -82,8 +82,7 @@ impl RowWriter {
     fn open(&mut self, first: &RecordBatch) -> Result<&mut Writer> {
         if let Writer::Waiting(waiting) = &self.writer {
             let (store, filtered) = (Arc::clone(&waiting.store), &waiting.bloom_columns);
-            let properties =
-                |filtered: &[String]| writer_properties(first, self.rows_max, filtered);
+            let properties = |rows: &RecordBatch| writer_properties(rows, self.rows_max, filtered);
             self.writer = if self.partition_by.is_empty() {
                 let layout =
                     FileLayout::of(&self.schema, first, self.rows_max, filtered, properties)?;
@@ -94,7 +93,7 @@ impl RowWriter {
                 let config = WriterConfig::new(
                     Arc::clone(&self.schema),
                     self.partition_by.clone(),
-                    Some(properties(filtered)?),
+                    Some(properties(first)?),
                     NonZeroU64::new(TARGET_BYTES as u64),
                     Some(WRITE_BATCH_ROWS),
                     waiting.indexed_columns,
