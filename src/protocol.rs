@@ -417,18 +417,19 @@ impl Pipeline {
         version: Option<Version>,
     ) -> Result<ApplyCounters> {
         let now = self.started_at;
-        let is_next = |silver: &SilverTable| {
+        let is_long = batch.files.len() >= CONFIRMED_BESIDE_SILVER_MIN;
+        let is_next = |silver: &&mut SilverTable| {
             let next = silver.applied_up_to().map_or(1, |version| version.0 + 1);
-            version == Some(Version(next))
+            is_long && version == Some(Version(next))
         };
-        let silver = self.silver.as_mut().filter(|silver| is_next(silver));
+        let silver = self.silver.as_mut().filter(is_next);
         let (Some(version), Some(bronze), Some(silver)) = (version, &self.bronze, silver) else {
             return self.confirm_first(batch, version);
         };
-        if batch.files.len() < CONFIRMED_BESIDE_SILVER_MIN {
+        // Another writer may have cleaned the log; then silver is made from the rows that are there.
+        let Ok(files) = bronze.files_of_version(version).await else {
             return self.confirm_first(batch, Some(version));
-        }
-        let files = bronze.files_of_version(version).await?;
+        };
         let (checkpoint, crash) = (&mut self.checkpoint, &self.crash);
         let (confirmed, applied) = std::thread::scope(|scope| {
             let apply = scope.spawn(|| {
