@@ -8,6 +8,7 @@ mod bounds;
 mod chunk;
 mod dictionary;
 mod filter;
+mod pages;
 mod values;
 
 use super::{bloom, encoding};
@@ -15,8 +16,9 @@ use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{FieldRef, SchemaRef};
-use chunk::{ChunkWriter, PAGE_ROWS, Packer};
+use chunk::{ChunkWriter, PAGE_ROWS};
 use filter::Filter;
+use pages::Packer;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;

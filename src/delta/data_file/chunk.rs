@@ -4,23 +4,16 @@
 //! dictionary that goes before them is known.
 
 use super::bits::{self, Width};
-use super::bounds::{self, Bounded, PageBounds};
+use super::bounds::{self, PageBounds};
 use super::dictionary::{Dictionary, Entry, Numbered};
 use super::filter::Filter;
+use super::pages::{Chunk, EncodedPage, Packer, PageBytes, Written, saves, unwritable};
 use super::values::{ColumnKind, alike, numbers, range_of_numbers, range_of_texts, texts};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use arrow::array::{Array, AsArray};
-use bytes::Bytes;
-use parquet::basic::{Compression, Encoding, EncodingMask, PageType, ZstdLevel};
-use parquet::column::page::{CompressedPage, Page, PageWriter};
-use parquet::column::writer::ColumnCloseResult;
-use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, OffsetIndexBuilder, PageEncodingStats};
-use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::basic::Encoding;
 use parquet::schema::types::ColumnDescPtr;
 use std::hash::Hash;
-use std::io;
-use zstd::bulk::Compressor;
 
 /// Rows of a page: small pages make reading single rows cheap.
 pub(super) const PAGE_ROWS: usize = 2_048;
@@ -28,73 +21,6 @@ pub(super) const PAGE_ROWS: usize = 2_048;
 pub(super) const PAGE_BYTES_MAX: usize = 1 << 20;
 /// A page of so many bytes shows what packing is worth.
 const JUDGED_BYTES_MIN: usize = 1_024;
-/// Packing is to save one of so many bytes.
-const SAVED_SHARE: usize = 10;
-const ZSTD_LEVEL: i32 = 1;
-
-/// Packs pages. It takes memory, so the chunks of a file share one.
-pub(super) struct Packer(Compressor<'static>);
-
-impl Packer {
-    pub(super) fn new() -> Result<Self> {
-        Compressor::new(ZSTD_LEVEL).map(Packer).map_err(unpackable)
-    }
-
-    fn pack(&mut self, bytes: &[u8]) -> Result<Vec<u8>> {
-        self.0.compress(bytes).map_err(unpackable)
-    }
-}
-
-fn unpackable(error: io::Error) -> Error {
-    Error::unavailable(format!("a page of a data file cannot be packed: {error}"))
-}
-
-fn unwritable(error: ParquetError) -> Error {
-    Error::bug(format!("a page of a data file cannot be written: {error}"))
-}
-
-struct EncodedPage {
-    encoding: Encoding,
-    bytes: PageBytes,
-    rows: usize,
-}
-
-enum PageBytes {
-    Plain(Vec<u8>),
-    Packed { bytes: Vec<u8>, plain_length: usize },
-}
-
-impl PageBytes {
-    fn packed(self, packer: &mut Packer) -> Result<PageBytes> {
-        match self {
-            PageBytes::Plain(plain) => Ok(PageBytes::Packed {
-                bytes: packer.pack(&plain)?,
-                plain_length: plain.len(),
-            }),
-            packed @ PageBytes::Packed { .. } => Ok(packed),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            PageBytes::Plain(bytes) | PageBytes::Packed { bytes, .. } => bytes.len(),
-        }
-    }
-
-    /// The bytes, and how many they are before packing.
-    fn into_parts(self) -> (Bytes, usize) {
-        match self {
-            PageBytes::Plain(bytes) => {
-                let length = bytes.len();
-                (bytes.into(), length)
-            }
-            PageBytes::Packed {
-                bytes,
-                plain_length,
-            } => (bytes.into(), plain_length),
-        }
-    }
-}
 
 /// What is known of the values of a chunk.
 struct Known<T: Entry + Hash + Eq + ?Sized> {
@@ -166,9 +92,6 @@ pub(super) struct ChunkWriter {
     filter: Option<Filter>,
     bytes: usize,
 }
-
-/// A column that is complete, and its bytes.
-pub(super) type Chunk = (Bytes, ColumnCloseResult);
 
 impl ChunkWriter {
     /// For values of this kind, which repeat or not.
@@ -281,16 +204,6 @@ impl ChunkWriter {
     }
 }
 
-/// Whether packing makes these bytes enough fewer.
-fn saves(pages: &[&[u8]], packer: &mut Packer) -> Result<bool> {
-    let (mut plain, mut packed) = (0, 0);
-    for page in pages {
-        plain += page.len();
-        packed += packer.pack(page)?.len();
-    }
-    Ok(packed + plain / SAVED_SHARE < plain)
-}
-
 /// How many values the page that begins at `start` has.
 fn page_rows(values: &dyn Array, start: usize) -> usize {
     let mut rows = PAGE_ROWS.min(values.len() - start);
@@ -383,137 +296,4 @@ fn numbered_page(
         _ => bits::runs(out, &numbered.numbers, width),
     }
     Encoding::RLE_DICTIONARY
-}
-
-/// The pages of a chunk one behind the other.
-struct Written {
-    out: TrackedWrite<Vec<u8>>,
-    is_packed: bool,
-    index: OffsetIndexBuilder,
-    encodings: Vec<PageEncodingStats>,
-    first_page_at: Option<u64>,
-    has_dictionary: bool,
-    plain_bytes: usize,
-    rows: usize,
-}
-
-impl Written {
-    fn new(is_packed: bool) -> Self {
-        Written {
-            out: TrackedWrite::new(Vec::new()),
-            is_packed,
-            index: OffsetIndexBuilder::new(),
-            encodings: Vec::new(),
-            first_page_at: None,
-            has_dictionary: false,
-            plain_bytes: 0,
-            rows: 0,
-        }
-    }
-
-    fn dictionary(&mut self, page: PageBytes, values: usize, packer: &mut Packer) -> Result<()> {
-        let (buf, plain_length) = self.parts(page, packer)?;
-        let page = Page::DictionaryPage {
-            buf,
-            num_values: values as u32,
-            encoding: Encoding::PLAIN,
-            is_sorted: false,
-        };
-        self.has_dictionary = true;
-        self.write(page, plain_length, Encoding::PLAIN)?;
-        Ok(())
-    }
-
-    fn page(&mut self, page: EncodedPage, packer: &mut Packer) -> Result<()> {
-        let (encoding, rows) = (page.encoding, page.rows);
-        let (buf, plain_length) = self.parts(page.bytes, packer)?;
-        let page = Page::DataPage {
-            buf,
-            num_values: rows as u32,
-            encoding,
-            def_level_encoding: Encoding::RLE,
-            rep_level_encoding: Encoding::RLE,
-            statistics: None,
-        };
-        let (at, bytes) = self.write(page, plain_length, encoding)?;
-        self.first_page_at.get_or_insert(at);
-        self.index.append_row_count(rows as i64);
-        self.index.append_offset_and_size(at as i64, bytes as i32);
-        self.rows += rows;
-        Ok(())
-    }
-
-    fn parts(&self, page: PageBytes, packer: &mut Packer) -> Result<(Bytes, usize)> {
-        match self.is_packed {
-            true => Ok(page.packed(packer)?.into_parts()),
-            false => Ok(page.into_parts()),
-        }
-    }
-
-    /// Writes a page; gives where it begins, and how many bytes it has.
-    fn write(
-        &mut self,
-        page: Page,
-        plain_length: usize,
-        encoding: Encoding,
-    ) -> Result<(u64, usize)> {
-        let page_type = page.page_type();
-        let page = CompressedPage::new(page, plain_length);
-        let written = SerializedPageWriter::new(&mut self.out).write_page(page);
-        let written = written.map_err(unwritable)?;
-        self.plain_bytes += written.uncompressed_size;
-        self.count(page_type, encoding);
-        Ok((written.offset, written.compressed_size))
-    }
-
-    fn count(&mut self, page_type: PageType, encoding: Encoding) {
-        let is_same = |known: &&mut PageEncodingStats| {
-            known.page_type == page_type && known.encoding == encoding
-        };
-        match self.encodings.last_mut().filter(is_same) {
-            Some(known) => known.count += 1,
-            None => self.encodings.push(PageEncodingStats {
-                page_type,
-                encoding,
-                count: 1,
-            }),
-        }
-    }
-
-    fn close<T: Bounded>(
-        self,
-        column: ColumnDescPtr,
-        bounds: &[PageBounds<T>],
-    ) -> std::result::Result<Chunk, ParquetError> {
-        let bytes = Bytes::from(self.out.into_inner()?);
-        let physical = column.physical_type();
-        let range = bounds::range_of(bounds);
-        let nulls: usize = bounds.iter().map(|page| page.nulls).sum();
-        let codec = match self.is_packed {
-            true => Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?),
-            false => Compression::UNCOMPRESSED,
-        };
-        let encodings = self.encodings.iter().map(|known| known.encoding);
-        let encodings: Vec<Encoding> = encodings.chain([Encoding::RLE]).collect();
-        let metadata = ColumnChunkMetaData::builder(column)
-            .set_compression(codec)
-            .set_encodings_mask(EncodingMask::new_from_encodings(encodings.iter()))
-            .set_page_encoding_stats(self.encodings)
-            .set_total_compressed_size(bytes.len() as i64)
-            .set_total_uncompressed_size(self.plain_bytes as i64)
-            .set_num_values(self.rows as i64)
-            .set_data_page_offset(self.first_page_at.unwrap_or(0) as i64)
-            .set_dictionary_page_offset(self.has_dictionary.then_some(0))
-            .set_statistics(T::statistics(range.as_ref(), nulls as u64, physical))
-            .build()?;
-        let closed = ColumnCloseResult {
-            bytes_written: bytes.len() as u64,
-            rows_written: self.rows as u64,
-            metadata,
-            bloom_filter: None,
-            column_index: bounds::column_index(bounds, physical)?,
-            offset_index: Some(self.index.build()),
-        };
-        Ok((bytes, closed))
-    }
 }
