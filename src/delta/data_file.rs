@@ -119,6 +119,29 @@ enum ColumnWriter {
     Library(Vec<ArrowColumnWriter>),
 }
 
+impl ColumnWriter {
+    /// How many bytes of the file are in memory, about.
+    fn bytes(&self) -> usize {
+        match self {
+            ColumnWriter::Own(chunk) => chunk.bytes(),
+            ColumnWriter::Library(leaves) => {
+                let bytes = leaves.iter();
+                bytes
+                    .map(ArrowColumnWriter::get_estimated_total_bytes)
+                    .sum()
+            }
+        }
+    }
+
+    /// How many bytes it adds to the file, about.
+    fn bytes_at_end(&self) -> usize {
+        match self {
+            ColumnWriter::Own(chunk) => chunk.bytes() + chunk.filter_bytes_max(),
+            ColumnWriter::Library(_) => self.bytes(),
+        }
+    }
+}
+
 impl FileEncoder {
     pub(super) fn new(layout: Arc<FileLayout>) -> Result<FileEncoder> {
         let (schema, properties) = (Arc::clone(&layout.schema), layout.properties.clone());
@@ -152,16 +175,7 @@ impl FileEncoder {
     /// Bytes of the file, about.
     pub(super) fn bytes(&self) -> usize {
         let columns = self.group.iter().flat_map(|group| &group.columns);
-        let in_memory = columns.map(|column| match column {
-            ColumnWriter::Own(chunk) => chunk.bytes(),
-            ColumnWriter::Library(leaves) => {
-                let bytes = leaves
-                    .iter()
-                    .map(ArrowColumnWriter::get_estimated_total_bytes);
-                bytes.sum()
-            }
-        });
-        self.file.bytes_written() + in_memory.sum::<usize>()
+        self.file.bytes_written() + columns.map(ColumnWriter::bytes).sum::<usize>()
     }
 
     /// The bytes of row groups that are complete; what is taken does not come again.
@@ -212,6 +226,9 @@ impl FileEncoder {
         let Some(group) = self.group.take() else {
             return Ok(());
         };
+        // The group is copied behind the bytes that are there; they are not to be moved for that.
+        let room = group.columns.iter().map(ColumnWriter::bytes_at_end).sum();
+        self.file.inner_mut().reserve(room);
         let mut writer = self.file.next_row_group().map_err(unwritable)?;
         for column in group.columns {
             match column {

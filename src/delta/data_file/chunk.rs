@@ -91,6 +91,8 @@ pub(super) struct ChunkWriter {
     is_packed: Option<bool>,
     filter: Option<Filter>,
     bytes: usize,
+    /// The last page, before it was packed.
+    plain: Vec<u8>,
 }
 
 impl ChunkWriter {
@@ -112,12 +114,18 @@ impl ChunkWriter {
             is_packed: None,
             filter,
             bytes: 0,
+            plain: Vec::new(),
         }
     }
 
-    /// How many bytes of the file are in memory, about.
+    /// How many bytes of the file are in memory, about; those of its filter aside.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How many bytes its filter has at most.
+    pub(super) fn filter_bytes_max(&self) -> usize {
+        self.filter.as_ref().map_or(0, Filter::bytes_max)
     }
 
     /// Takes values, which are of the kind of the column.
@@ -126,11 +134,11 @@ impl ChunkWriter {
         while start < values.len() {
             let page = values.slice(start, page_rows(values, start));
             start += page.len();
-            let (encoding, plain) = self.encoded(page.as_ref())?;
-            let bytes = match self.pays(&plain, packer)? {
-                true => PageBytes::Plain(plain).packed(packer)?,
-                false => PageBytes::Plain(plain),
-            };
+            let mut plain = std::mem::take(&mut self.plain);
+            plain.clear();
+            let encoding = self.encode(page.as_ref(), &mut plain)?;
+            let bytes = PageBytes::of(&plain, self.pays(&plain, packer)?, packer)?;
+            self.plain = plain;
             self.bytes += bytes.len();
             self.pages.push(EncodedPage {
                 encoding,
@@ -141,27 +149,26 @@ impl ChunkWriter {
         Ok(())
     }
 
-    fn encoded(&mut self, values: &dyn Array) -> Result<(Encoding, Vec<u8>)> {
-        let mut page = Vec::new();
+    /// Adds a page of these values to `page`.
+    fn encode(&mut self, values: &dyn Array, page: &mut Vec<u8>) -> Result<Encoding> {
         if self.column.max_def_level() > 0 {
-            levels(&mut page, values);
+            levels(page, values);
         }
-        let encoding = match &mut self.content {
+        Ok(match &mut self.content {
             Content::Numbers(known, width) => {
                 let numbers = numbers(values)?;
                 if let Some(filter) = &mut self.filter {
                     filter.add_numbers(&numbers, *width);
                 }
-                number_page(&mut page, known, &numbers, values.null_count(), *width)
+                number_page(page, known, &numbers, values.null_count(), *width)
             }
             Content::Texts(known) => {
                 if let Some(filter) = &mut self.filter {
                     filter.add_texts(&texts(values))?;
                 }
-                text_page(&mut page, known, values)
+                text_page(page, known, values)
             }
-        };
-        Ok((encoding, page))
+        })
     }
 
     /// Whether pages are packed, told by the first of some size and the dictionary that it needs.
@@ -186,7 +193,7 @@ impl ChunkWriter {
             (None, Some((page, _))) if page.len() >= JUDGED_BYTES_MIN => saves(&[page], packer)?,
             (None, _) => false,
         };
-        let mut written = Written::new(is_packed);
+        let mut written = Written::new(is_packed, self.pages.len(), self.bytes);
         if let Some((page, values)) = dictionary {
             written.dictionary(PageBytes::Plain(page), values, packer)?;
         }

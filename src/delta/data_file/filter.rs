@@ -5,6 +5,10 @@ use crate::error::{Error, Result};
 use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 
+/// A value takes so many bytes of a filter that is as large as it must be, before it is rounded up.
+const VALUE_BYTES: usize = 2;
+const BLOCK_BYTES: usize = 32;
+
 /// Takes values; a filter that is as large as they need is made at the end.
 pub(super) struct Filter {
     false_positives: f64,
@@ -47,6 +51,15 @@ impl Filter {
             texts.iter().for_each(|text| filter.insert(*text));
         }
         Ok(())
+    }
+
+    /// How many bytes it has at most, about.
+    pub(super) fn bytes_max(&self) -> usize {
+        match &self.content {
+            Content::Nothing => 0,
+            Content::Numbers(numbers, _) => numbers.len() * VALUE_BYTES,
+            Content::Texts(filter) => filter.num_blocks() * BLOCK_BYTES,
+        }
     }
 
     /// The filter.

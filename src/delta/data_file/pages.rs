@@ -14,21 +14,37 @@ use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 use std::io;
 use zstd::bulk::Compressor;
+use zstd::zstd_safe::compress_bound;
 
 /// Packing is to save one of so many bytes.
 const SAVED_SHARE: usize = 10;
 const ZSTD_LEVEL: i32 = 1;
 
+/// A page is begun by so many bytes, about.
+const PAGE_HEAD_BYTES: usize = 32;
+
 /// Packs pages. It takes memory, so the chunks of a file share one.
-pub(super) struct Packer(Compressor<'static>);
+pub(super) struct Packer {
+    compressor: Compressor<'static>,
+    /// The last page that was packed, in room for one that does not shrink.
+    packed: Vec<u8>,
+}
 
 impl Packer {
     pub(super) fn new() -> Result<Self> {
-        Compressor::new(ZSTD_LEVEL).map(Packer).map_err(unpackable)
+        let compressor = Compressor::new(ZSTD_LEVEL).map_err(unpackable)?;
+        Ok(Packer {
+            compressor,
+            packed: Vec::new(),
+        })
     }
 
-    fn pack(&mut self, bytes: &[u8]) -> Result<Vec<u8>> {
-        self.0.compress(bytes).map_err(unpackable)
+    fn pack(&mut self, bytes: &[u8]) -> Result<&[u8]> {
+        self.packed.clear();
+        self.packed.reserve(compress_bound(bytes.len()));
+        let packed = self.compressor.compress_to_buffer(bytes, &mut self.packed);
+        packed.map_err(unpackable)?;
+        Ok(&self.packed)
     }
 }
 
@@ -52,12 +68,20 @@ pub(super) enum PageBytes {
 }
 
 impl PageBytes {
-    pub(super) fn packed(self, packer: &mut Packer) -> Result<PageBytes> {
-        match self {
-            PageBytes::Plain(plain) => Ok(PageBytes::Packed {
-                bytes: packer.pack(&plain)?,
+    /// A copy of them, packed or not.
+    pub(super) fn of(plain: &[u8], is_packed: bool, packer: &mut Packer) -> Result<PageBytes> {
+        match is_packed {
+            true => Ok(PageBytes::Packed {
+                bytes: packer.pack(plain)?.to_vec(),
                 plain_length: plain.len(),
             }),
+            false => Ok(PageBytes::Plain(plain.to_vec())),
+        }
+    }
+
+    fn packed(self, packer: &mut Packer) -> Result<PageBytes> {
+        match self {
+            PageBytes::Plain(plain) => PageBytes::of(&plain, true, packer),
             packed @ PageBytes::Packed { .. } => Ok(packed),
         }
     }
@@ -109,9 +133,11 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn new(is_packed: bool) -> Self {
+    /// With room for pages of `bytes` in all.
+    pub(super) fn new(is_packed: bool, pages: usize, bytes: usize) -> Self {
+        let room = bytes + pages * PAGE_HEAD_BYTES;
         Written {
-            out: TrackedWrite::new(Vec::new()),
+            out: TrackedWrite::new(Vec::with_capacity(room)),
             is_packed,
             index: OffsetIndexBuilder::new(),
             encodings: Vec::new(),
