@@ -9,7 +9,9 @@ use std::hash::Hash;
 const VALUES_MAX: usize = 1 << 16;
 const BYTES_MAX: usize = 1 << 20;
 /// Values that were met lately are found without a look into the map; a power of two.
-const RECENT: usize = 1 << 10;
+const RECENT: usize = 1 << 8;
+/// Texts of so many bytes are told apart by their marks alone.
+const MARKED_BYTES: usize = 16;
 
 /// A value that a dictionary can hold.
 pub(super) trait Entry {
@@ -19,7 +21,31 @@ pub(super) trait Entry {
     /// Adds it as a page holds it; numbers in so many bits.
     fn write(&self, out: &mut Vec<u8>, width: Width);
     /// Differs for most values that differ.
-    fn mark(&self) -> u64;
+    fn mark(&self) -> Mark;
+    /// Whether it differs for all values that have the mark of this one.
+    fn is_marked(&self) -> bool;
+}
+
+/// The beginning and the end of a value, and its bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    first: u64,
+    last: u64,
+    bytes: usize,
+}
+
+impl Mark {
+    /// Of no value.
+    const NONE: Mark = Mark {
+        first: 0,
+        last: 0,
+        bytes: usize::MAX,
+    };
+
+    fn place(self) -> usize {
+        let mixed = self.first ^ self.last.rotate_left(29) ^ (self.bytes as u64) << 56;
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT.ilog2())) as usize
+    }
 }
 
 impl Entry for i64 {
@@ -36,8 +62,16 @@ impl Entry for i64 {
         }
     }
 
-    fn mark(&self) -> u64 {
-        *self as u64
+    fn mark(&self) -> Mark {
+        Mark {
+            first: *self as u64,
+            last: 0,
+            bytes: size_of::<i64>(),
+        }
+    }
+
+    fn is_marked(&self) -> bool {
+        true
     }
 }
 
@@ -53,17 +87,30 @@ impl Entry for str {
         out.extend_from_slice(self.as_bytes());
     }
 
-    fn mark(&self) -> u64 {
+    fn mark(&self) -> Mark {
         let bytes = self.as_bytes();
         let ends = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
-            (Some(first), Some(last)) => {
-                u64::from_le_bytes(*first).rotate_left(29) ^ u64::from_le_bytes(*last)
-            }
-            _ => bytes
-                .iter()
-                .fold(0, |all, byte| all << 8 | u64::from(*byte)),
+            (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+            _ => match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+                (Some(first), Some(last)) => (
+                    u32::from_le_bytes(*first).into(),
+                    u32::from_le_bytes(*last).into(),
+                ),
+                _ => {
+                    let all = |all, byte: &u8| all << 8 | u64::from(*byte);
+                    (bytes.iter().fold(0, all), 0)
+                }
+            },
         };
-        ends ^ (bytes.len() as u64) << 56
+        Mark {
+            first: ends.0,
+            last: ends.1,
+            bytes: bytes.len(),
+        }
+    }
+
+    fn is_marked(&self) -> bool {
+        self.len() <= MARKED_BYTES
     }
 }
 
@@ -73,8 +120,8 @@ pub(super) struct Dictionary<T: Entry + ?Sized> {
     /// In the order of their numbers.
     pub(super) values: Vec<T::Owned>,
     bytes: usize,
-    /// The numbers of values by their marks, plus one.
-    recent: Box<[u32]>,
+    /// The numbers of values by the places of their marks.
+    recent: Box<[(Mark, u32)]>,
     /// The last page that has the value, by its number.
     seen_in: Vec<u32>,
     page: u32,
@@ -93,7 +140,7 @@ impl<T: Entry + Hash + Eq + ?Sized> Dictionary<T> {
             numbers: HashMap::new(),
             values: Vec::new(),
             bytes: 0,
-            recent: vec![0; RECENT].into_boxed_slice(),
+            recent: vec![(Mark::NONE, 0); RECENT].into_boxed_slice(),
             seen_in: Vec::new(),
             page: 0,
         }
@@ -107,31 +154,23 @@ impl<T: Entry + Hash + Eq + ?Sized> Dictionary<T> {
         self.page += 1;
         let mut numbers: Vec<u32> = Vec::with_capacity(values.size_hint().0);
         let mut distinct = Vec::new();
-        let mut last: Option<(&T, u32)> = None;
         for value in values {
-            let number = match last {
-                Some((before, number)) if before == value => number,
-                _ => {
-                    let number = self.number_of(value)?;
-                    let seen = &mut self.seen_in[number as usize];
-                    if *seen != self.page {
-                        *seen = self.page;
-                        distinct.push(number);
-                    }
-                    number
-                }
-            };
-            last = Some((value, number));
+            let number = self.number_of(value)?;
+            let seen = &mut self.seen_in[number as usize];
+            if *seen != self.page {
+                *seen = self.page;
+                distinct.push(number);
+            }
             numbers.push(number);
         }
         Some(Numbered { numbers, distinct })
     }
 
     fn number_of(&mut self, value: &T) -> Option<u32> {
-        let place = value.mark().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT.ilog2());
-        let recent = self.recent[place as usize];
-        if let Some(number) = recent.checked_sub(1)
-            && Borrow::<T>::borrow(&self.values[number as usize]) == value
+        let mark = value.mark();
+        let (known, number) = self.recent[mark.place()];
+        if known == mark
+            && (value.is_marked() || Borrow::<T>::borrow(&self.values[number as usize]) == value)
         {
             return Some(number);
         }
@@ -139,7 +178,7 @@ impl<T: Entry + Hash + Eq + ?Sized> Dictionary<T> {
             Some(number) => *number,
             None => self.add(value)?,
         };
-        self.recent[place as usize] = number + 1;
+        self.recent[mark.place()] = (mark, number);
         Some(number)
     }
 
@@ -184,6 +223,26 @@ mod tests {
         let again = dictionary.number(["", &texts[5], ""].into_iter()).unwrap();
         assert_eq!(again.numbers, [1_000, numbered.numbers[5], 1_000]);
         assert_eq!(again.distinct.len(), 2);
+    }
+
+    #[test]
+    fn short_texts_are_told_apart_by_length_beginning_and_end() {
+        // All texts of up to 17 bytes that differ from another in one byte, or by one byte.
+        let mut texts = vec![String::new()];
+        for length in 1..=MARKED_BYTES + 1 {
+            texts.push("a".repeat(length));
+            for place in 0..length {
+                let mut text = "a".repeat(length);
+                text.replace_range(place..=place, "b");
+                texts.push(text);
+            }
+        }
+        let mut dictionary = Dictionary::<str>::new();
+        let count = texts.len() as u32;
+        for _ in 0..3 {
+            let numbered = dictionary.number(texts.iter().map(String::as_str)).unwrap();
+            assert_eq!(numbered.numbers, (0..count).collect::<Vec<_>>());
+        }
     }
 
     #[test]
