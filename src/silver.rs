@@ -17,6 +17,7 @@ pub mod locate;
 mod made_with;
 mod merge;
 mod newer;
+mod order;
 pub mod plan;
 pub mod pool;
 mod rebuild;

@@ -4,7 +4,7 @@
 use crate::delta::{DataFile, Table, VersionFiles};
 use crate::error::Result;
 use crate::parallel::{cores, in_parallel};
-use crate::silver::fold::prefix;
+use crate::silver::order::prefix;
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::Comparators;
 use crate::silver::refold;

@@ -4,7 +4,8 @@ use crate::change::{FILE_PATH, FILE_ROW};
 use crate::error::{Error, Result};
 use crate::events::{EventClassifier, EventKind};
 use crate::silver::carried;
-use crate::silver::fold::{ContentEquality, Fold, Ordered, Shape, Values, order_of_events};
+use crate::silver::fold::{ContentEquality, Fold, Shape, Values};
+use crate::silver::order::{Ordered, order_of_events};
 use crate::silver::plan::SilverPlan;
 use crate::silver::truncates::Truncates;
 use arrow::array::{
