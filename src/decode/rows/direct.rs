@@ -16,6 +16,8 @@ impl<'a> Rows<'a> {
             rows_max.min(ROWS_EXPECTED_MAX)
         });
         let times = left / read.max(1);
+        // Room that lacks a little is made anew for all rows.
+        let times = times + times / 16 + 1;
         let times = times.min(rows_max / self.positions.len().max(1));
         self.columns.reserve_alike(times);
         self.positions.reserve(self.positions.len() * times);
