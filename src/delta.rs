@@ -35,7 +35,8 @@ pub use maintain::{
     CompactLimits, CompactReport, LogCleanReport, VacuumReport, checkpoint_log, compact,
     compaction_is_due, log_checkpoint_is_due, vacuum,
 };
-pub use read::{FileScan, KeptScan, ScannedRows};
+use read::Scanned;
+pub use read::{Extent, FileScan, KeptScan, ScannedRows};
 pub use rewrite::rewrite;
 pub use state::DataFile;
 pub use stats::{ColumnRange, StatValue};
@@ -273,35 +274,51 @@ impl Table {
 
     /// Reads the live rows of `file` in batches: `columns` in that order, in the types of the table; a column that the file lacks is NULL.
     pub fn scan(&self, file: &DataFile, columns: &[String]) -> Result<FileScan> {
-        let deleted = self.deleted_rows(file)?;
-        read::scan(
-            &self.root,
-            file,
-            &self.state.schema,
-            &self.state.partition_by,
-            columns,
-            deleted,
-        )
+        self.scan_extent(file, Extent::Whole, columns)
     }
 
-    /// Reads those of the live rows of `file` that are `kept`, which has a bit for each of them; same columns as
+    /// Reads the live rows of a part of `file`, like [`Table::scan`].
+    pub fn scan_extent(
+        &self,
+        file: &DataFile,
+        extent: Extent,
+        columns: &[String],
+    ) -> Result<FileScan> {
+        self.scanned(file, extent)?.live(columns)
+    }
+
+    /// Reads those of the live rows of a part of `file` that are `kept`, which has a bit for each of them; same columns as
     /// [`Table::scan`].
     pub fn scan_kept(
         &self,
         file: &DataFile,
+        extent: Extent,
         columns: &[String],
         kept: BooleanBuffer,
     ) -> Result<KeptScan> {
-        let deleted = self.deleted_rows(file)?;
-        read::scan_kept(
-            &self.root,
+        self.scanned(file, extent)?.kept(columns, kept)
+    }
+
+    /// The parts of `file` that can be read by themselves, in order, each with the number of its live rows. A file of one row
+    /// group is one part, and is not looked into.
+    pub fn extents(&self, file: &DataFile) -> Result<Vec<(Extent, usize)>> {
+        match usize::try_from(file.rows) {
+            Ok(rows) if rows > data_file::ROW_GROUP_ROWS => {
+                self.scanned(file, Extent::Whole)?.extents()
+            }
+            _ => Ok(vec![(Extent::Whole, file.live_rows().max(0) as usize)]),
+        }
+    }
+
+    fn scanned<'a>(&'a self, file: &'a DataFile, extent: Extent) -> Result<Scanned<'a>> {
+        Ok(Scanned {
+            root: &self.root,
             file,
-            &self.state.schema,
-            &self.state.partition_by,
-            columns,
-            &deleted,
-            kept,
-        )
+            table: &self.state.schema,
+            partition_by: &self.state.partition_by,
+            extent,
+            deleted: self.deleted_rows(file)?,
+        })
     }
 
     /// Reads rows by physical number (ascending, from 0), deleted or not; same columns as [`Table::scan`].

@@ -18,6 +18,7 @@ mod made_with;
 mod merge;
 mod newer;
 mod order;
+mod pieces;
 pub mod plan;
 pub mod pool;
 mod rebuild;

@@ -28,8 +28,13 @@ use parquet::file::writer::SerializedFileWriter;
 use std::sync::Arc;
 use values::ColumnKind;
 
-/// Filters of the keys of so many rows stay in the cache of a core while they are filled.
-pub(super) const ROW_GROUP_ROWS: usize = 1 << 19;
+/// Filters of the keys of so many rows stay in the cache of a core while they are filled. A debug build has fewer, so that tests
+/// write files of several groups.
+pub(super) const ROW_GROUP_ROWS: usize = if cfg!(debug_assertions) {
+    1 << 14
+} else {
+    1 << 19
+};
 /// Fewer rows wait for others: pages are cut from the rows that are there.
 const ENCODED_ROWS_MIN: usize = 4 * PAGE_ROWS;
 /// Unless they have so many bytes.

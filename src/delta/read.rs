@@ -20,9 +20,10 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use roaring::RoaringTreemap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +36,15 @@ pub struct ScannedRows {
     pub rows: RecordBatch,
     /// The physical number of each row, from 0, ascending.
     pub row_numbers: Vec<u64>,
+}
+
+/// Which rows of a file are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of them.
+    Whole,
+    /// Those of one row group, by its place in the file.
+    RowGroup(usize),
 }
 
 /// The live rows of one file, batch by batch.
@@ -65,7 +75,7 @@ impl Iterator for FileScan {
 pub struct KeptScan {
     reader: ParquetRecordBatchReader,
     shape: Shape,
-    /// Of all live rows.
+    /// Of all live rows that are read.
     kept: BooleanBuffer,
     first: usize,
 }
@@ -253,7 +263,16 @@ pub(super) fn open(
     partition_by: &[String],
     columns: &[String],
 ) -> Result<(ParquetRecordBatchReaderBuilder<File>, Shape)> {
-    open_with(root, file, table, partition_by, columns, Texts::Whole)
+    let pages = PageIndexPolicy::Optional;
+    open_with(
+        root,
+        file,
+        table,
+        partition_by,
+        columns,
+        Texts::Whole,
+        pages,
+    )
 }
 
 fn open_with(
@@ -263,6 +282,7 @@ fn open_with(
     partition_by: &[String],
     columns: &[String],
     texts: Texts,
+    pages: PageIndexPolicy,
 ) -> Result<(ParquetRecordBatchReaderBuilder<File>, Shape)> {
     let name = root.join(&file.path).display().to_string();
     let opened = File::open(root.join(&file.path)).map_err(|error| {
@@ -270,7 +290,7 @@ fn open_with(
             .hint("the table's log names this file; give it back from a backup")
     })?;
     let damaged = |error: ParquetError| Error::disagreement(format!("data file {name}: {error}"));
-    let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
+    let options = ArrowReaderOptions::new().with_page_index_policy(pages);
     let mut metadata = ArrowReaderMetadata::load(&opened, options).map_err(damaged)?;
     if texts == Texts::Numbered
         && let Some(schema) = numbered(&metadata)
@@ -331,55 +351,103 @@ fn partition_value(file: &DataFile, column: &str, data_type: &DataType) -> Resul
     }
 }
 
-/// Scans the rows that are not in `deleted`.
-pub(super) fn scan(
-    root: &Path,
-    file: &DataFile,
-    table: &Schema,
-    partition_by: &[String],
-    columns: &[String],
-    deleted: RoaringTreemap,
-) -> Result<FileScan> {
-    let (mut builder, shape) = open(root, file, table, partition_by, columns)?;
-    check_rows(&builder, file, &shape)?;
-    if !deleted.is_empty() {
-        builder = builder.with_row_selection(live_selection(&deleted, file.rows.unsigned_abs()));
-    }
-    let reader = builder.build().map_err(|error| shape.damaged(&error))?;
-    let numbers = LiveNumbers {
-        next: 0,
-        deleted: deleted.into_iter().peekable(),
-    };
-    Ok(FileScan {
-        reader,
-        shape,
-        numbers,
-    })
+/// Where rows are and which of them are deleted.
+pub(super) struct Scanned<'a> {
+    pub(super) root: &'a Path,
+    pub(super) file: &'a DataFile,
+    pub(super) table: &'a Schema,
+    pub(super) partition_by: &'a [String],
+    pub(super) extent: Extent,
+    pub(super) deleted: RoaringTreemap,
 }
 
-/// Reads those of the rows that are not in `deleted` that are `kept`, which has a bit for each of them.
-pub(super) fn scan_kept(
-    root: &Path,
-    file: &DataFile,
-    table: &Schema,
-    partition_by: &[String],
-    columns: &[String],
-    deleted: &RoaringTreemap,
-    kept: BooleanBuffer,
-) -> Result<KeptScan> {
-    let (mut builder, shape) =
-        open_with(root, file, table, partition_by, columns, Texts::Numbered)?;
-    check_rows(&builder, file, &shape)?;
-    if !deleted.is_empty() {
-        builder = builder.with_row_selection(live_selection(deleted, file.rows.unsigned_abs()));
+impl Scanned<'_> {
+    /// Opens the rows; gives the physical number of the first beside them.
+    fn open(
+        &self,
+        columns: &[String],
+        texts: Texts,
+    ) -> Result<(ParquetRecordBatchReader, Shape, u64)> {
+        let pages = match self.deleted.is_empty() {
+            // All pages are read anyway.
+            true => PageIndexPolicy::Skip,
+            false => PageIndexPolicy::Optional,
+        };
+        let (mut builder, shape) = open_with(
+            self.root,
+            self.file,
+            self.table,
+            self.partition_by,
+            columns,
+            texts,
+            pages,
+        )?;
+        check_rows(&builder, self.file, &shape)?;
+        let rows_before = |group: usize| -> u64 {
+            let groups = builder.metadata().row_groups().iter().take(group);
+            groups.map(|group| group.num_rows().unsigned_abs()).sum()
+        };
+        let mut physical = 0..self.file.rows.unsigned_abs();
+        if let Extent::RowGroup(group) = self.extent {
+            physical = rows_before(group)..rows_before(group + 1);
+            builder = builder.with_row_groups(vec![group]);
+        }
+        if !self.deleted.is_empty() {
+            builder = builder.with_row_selection(live_selection(&self.deleted, physical.clone()));
+        }
+        let reader = builder.build().map_err(|error| shape.damaged(&error))?;
+        Ok((reader, shape, physical.start))
     }
-    let reader = builder.build().map_err(|error| shape.damaged(&error))?;
-    Ok(KeptScan {
-        reader,
-        shape,
-        kept,
-        first: 0,
-    })
+
+    /// The rows that are not deleted.
+    pub(super) fn live(self, columns: &[String]) -> Result<FileScan> {
+        let (reader, shape, first) = self.open(columns, Texts::Whole)?;
+        let mut deleted = self.deleted;
+        deleted.remove_range(..first);
+        let numbers = LiveNumbers {
+            next: first,
+            deleted: deleted.into_iter().peekable(),
+        };
+        Ok(FileScan {
+            reader,
+            shape,
+            numbers,
+        })
+    }
+
+    /// Those of the rows that are not deleted that are `kept`, which has a bit for each of them.
+    pub(super) fn kept(&self, columns: &[String], kept: BooleanBuffer) -> Result<KeptScan> {
+        let (reader, shape, _) = self.open(columns, Texts::Numbered)?;
+        Ok(KeptScan {
+            reader,
+            shape,
+            kept,
+            first: 0,
+        })
+    }
+
+    /// What can be read by itself, with the number of live rows of each; one after the other.
+    pub(super) fn extents(&self) -> Result<Vec<(Extent, usize)>> {
+        let (builder, shape) = open_with(
+            self.root,
+            self.file,
+            self.table,
+            self.partition_by,
+            &[],
+            Texts::Whole,
+            PageIndexPolicy::Skip,
+        )?;
+        check_rows(&builder, self.file, &shape)?;
+        let mut first = 0;
+        let extent = |(place, group): (usize, &RowGroupMetaData)| {
+            let rows = group.num_rows().unsigned_abs();
+            let deleted = self.deleted.range_cardinality(first..first + rows);
+            first += rows;
+            (Extent::RowGroup(place), (rows - deleted) as usize)
+        };
+        let groups = builder.metadata().row_groups().iter().enumerate();
+        Ok(groups.map(extent).collect())
+    }
 }
 
 /// A file with another number of rows than the log says would shift every row number.
@@ -395,15 +463,16 @@ fn check_rows(
     }
 }
 
-fn live_selection(deleted: &RoaringTreemap, rows: u64) -> RowSelection {
+fn live_selection(deleted: &RoaringTreemap, rows: Range<u64>) -> RowSelection {
     let mut selectors = Vec::new();
-    let mut next = 0;
-    for row in deleted.iter().take_while(|row| *row < rows) {
+    let mut next = rows.start;
+    let deleted = deleted.iter().skip_while(|row| *row < rows.start);
+    for row in deleted.take_while(|row| *row < rows.end) {
         push(&mut selectors, false, row - next);
         push(&mut selectors, true, 1);
         next = row + 1;
     }
-    push(&mut selectors, false, rows - next);
+    push(&mut selectors, false, rows.end - next);
     RowSelection::from(selectors)
 }
 

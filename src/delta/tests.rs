@@ -573,19 +573,72 @@ async fn kept_rows_are_those_of_a_scan_however_texts_are_stored() {
         let kept: Vec<bool> = (0..live.num_rows()).map(keeps).collect();
         let bits = BooleanBuffer::from(kept.as_slice());
         let expected = filter_record_batch(&live, &BooleanArray::from(kept)).unwrap();
-        let scanned = table.scan_kept(file, &columns, bits).unwrap();
-        assert_eq!(
-            joined(scanned.map(|rows| rows.unwrap()).collect()),
-            expected
-        );
+        let scanned = |extent, bits| {
+            let scanned = table.scan_kept(file, extent, &columns, bits).unwrap();
+            scanned.map(|rows| rows.unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(joined(scanned(Extent::Whole, bits.clone())), expected);
+        let (mut first, mut in_parts) = (0, Vec::new());
+        for (extent, rows) in table.extents(file).unwrap() {
+            in_parts.extend(scanned(extent, bits.slice(first, rows)));
+            first += rows;
+        }
+        assert_eq!(joined(in_parts), expected);
     }
     let short = BooleanBuffer::new_set(100);
     assert!(
         table
-            .scan_kept(file, &columns, short)
+            .scan_kept(file, Extent::Whole, &columns, short)
             .unwrap()
             .any(|rows| rows.is_err())
     );
+}
+
+#[tokio::test]
+async fn parts_of_a_file_have_the_rows_of_the_whole_with_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Table::create(folder.path(), &spec(&keys_schema(), &[]))
+        .await
+        .unwrap();
+    let _ = append(&mut table, &keys(0, 40_000)).await;
+    let path = table.files().next().unwrap().path.clone();
+    let columns = ["k".to_owned()];
+    let scanned = |table: &Table, extent| -> Vec<(u64, i64)> {
+        let file = table.file(&path).unwrap();
+        let scan = table.scan_extent(file, extent, &columns).unwrap();
+        let of_batch = |scanned: Result<ScannedRows>| {
+            let ScannedRows { rows, row_numbers } = scanned.unwrap();
+            let keys = rows.column(0).as_primitive::<Int64Type>().values().to_vec();
+            row_numbers.into_iter().zip(keys).collect::<Vec<_>>()
+        };
+        scan.flat_map(of_batch).collect()
+    };
+    let check = |table: &Table, counts: [usize; 3]| {
+        let extents = table.extents(table.file(&path).unwrap()).unwrap();
+        let rows: Vec<usize> = extents.iter().map(|(_, rows)| *rows).collect();
+        assert_eq!(rows, counts);
+        let in_parts = extents.iter().map(|(extent, _)| scanned(table, *extent));
+        let in_parts = in_parts.inspect(|rows| assert!(rows.is_sorted()));
+        assert_eq!(
+            in_parts.flatten().collect::<Vec<_>>(),
+            scanned(table, Extent::Whole)
+        );
+    };
+    check(&table, [16_384, 16_384, 7_232]);
+    // Whole pages, the ends of a group, and one by one.
+    let gone =
+        |row: &u64| (4_096..9_000).contains(row) || row % 16_384 < 2 || row.is_multiple_of(9);
+    let gone: RoaringTreemap = (0..40_000).filter(gone).collect();
+    let left = |from, to| (to - from) as usize - gone.range_cardinality(from..to) as usize;
+    let counts = [left(0, 16_384), left(16_384, 32_768), left(32_768, 40_000)];
+    let (removes, adds) = table
+        .delete_rows(&BTreeMap::from([(path.clone(), gone)]))
+        .await
+        .unwrap();
+    let mut commit = TableCommit::new(Operation::Merge);
+    (commit.removes, commit.adds) = (removes, adds);
+    let _ = table.commit(commit).await.unwrap();
+    check(&table, counts);
 }
 
 #[tokio::test]

@@ -5,12 +5,14 @@ use crate::delta::{DataFile, Table, VersionFiles};
 use crate::error::Result;
 use crate::parallel::{cores, in_parallel};
 use crate::silver::order::prefix;
+use crate::silver::pieces::{Piece, pieces};
 use crate::silver::plan::SilverPlan;
 use crate::silver::pool::Comparators;
 use crate::silver::refold;
-use crate::silver::sift::{Hidden, KeptRows, Present, Sifted, sift};
+use crate::silver::sift::{Hidden, Present, Sifted, sift};
 use crate::silver::truncates::Truncates;
 use arrow::array::{RecordBatch, UInt32Array};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::row::OwnedRow;
@@ -42,8 +44,9 @@ pub(super) struct Incoming<'b> {
     /// Of all rows.
     pub(super) schema: SchemaRef,
     files: Vec<DataFile>,
-    /// The rows that count, where that was looked for.
-    kept: Option<KeptRows>,
+    pieces: Vec<Piece>,
+    /// The rows that count, one bit for each, where that was looked for.
+    kept: Option<BooleanBuffer>,
     /// The others.
     hidden: Option<Hidden>,
     /// The rows, where they are few enough to be in memory at once.
@@ -70,22 +73,25 @@ impl<'b> Incoming<'b> {
             bronze,
             schema: refold::event_schema(bronze),
             files: added.chain(removed).collect::<Result<_>>()?,
+            pieces: Vec::new(),
             kept: None,
             hidden: None,
             held: None,
             replaces: !files.removed.is_empty(),
         };
+        incoming.pieces = pieces(bronze, &incoming.files)?;
+        let (files, pieces) = (&incoming.files, &incoming.pieces);
         if !incoming.replaces
-            && let Some(present) = sifted_beside(&incoming.files)
-            && let Some(sifted) = sift(bronze, plan, &incoming.schema, &incoming.files, present)?
+            && let Some(present) = sifted_beside(files)
+            && let Some(sifted) = sift(bronze, plan, &incoming.schema, files, pieces, present)?
         {
             let Sifted { kept, hidden } = sifted;
             (incoming.kept, incoming.hidden) = (Some(kept), hidden);
         }
         if incoming.events() <= HELD_EVENTS_MAX {
-            let all = in_parallel(incoming.files.len(), |file| {
+            let all = in_parallel(incoming.pieces.len(), |piece| {
                 let mut rows = Vec::new();
-                incoming.scan(file, &incoming.columns(), &mut |batch| {
+                incoming.scan(piece, &incoming.columns(), &mut |batch| {
                     rows.push(batch);
                     Ok(())
                 })?;
@@ -102,11 +108,10 @@ impl<'b> Incoming<'b> {
     }
 
     fn events(&self) -> usize {
-        if let Some(kept) = &self.kept {
-            return kept.iter().map(|rows| rows.count_set_bits()).sum();
+        match &self.kept {
+            Some(kept) => kept.count_set_bits(),
+            None => self.pieces.last().map_or(0, |piece| piece.rows.end),
         }
-        let events: i64 = self.files.iter().map(DataFile::live_rows).sum();
-        usize::try_from(events).unwrap_or(usize::MAX)
     }
 
     fn columns(&self) -> Vec<String> {
@@ -116,20 +121,21 @@ impl<'b> Incoming<'b> {
 
     fn scan(
         &self,
-        file: usize,
+        piece: usize,
         columns: &[String],
         take: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let file_of_rows = &self.files[file];
+        let Piece { file, extent, rows } = &self.pieces[piece];
+        let file = &self.files[*file];
         match &self.kept {
             Some(kept) => {
-                let kept = kept[file].clone();
-                for rows in self.bronze.scan_kept(file_of_rows, columns, kept)? {
+                let kept = kept.slice(rows.start, rows.len());
+                for rows in self.bronze.scan_kept(file, *extent, columns, kept)? {
                     take(rows?)?;
                 }
             }
             None => {
-                for scanned in self.bronze.scan(file_of_rows, columns)? {
+                for scanned in self.bronze.scan_extent(file, *extent, columns)? {
                     take(scanned?.rows)?;
                 }
             }
@@ -154,8 +160,8 @@ impl<'b> Incoming<'b> {
         }
         let mut all = known.clone();
         if plan.has_truncates() {
-            for file in 0..self.files.len() {
-                self.scan(file, &self.columns(), &mut |rows| {
+            for piece in 0..self.pieces.len() {
+                self.scan(piece, &self.columns(), &mut |rows| {
                     let found = Truncates::among(plan, comparators, &self.schema, [&rows])?;
                     all = all.clone().and(plan, comparators, &found)?;
                     Ok(())
@@ -217,9 +223,9 @@ impl<'b> Incoming<'b> {
                 .try_for_each(|rows| sampled(rows, &mut sample))?,
             None => {
                 let names = plan.key_names(&self.schema);
-                let samples = in_parallel(self.files.len(), |file| {
+                let samples = in_parallel(self.pieces.len(), |piece| {
                     let mut sample = Vec::new();
-                    self.scan(file, &names, &mut |rows| sampled(&rows, &mut sample))?;
+                    self.scan(piece, &names, &mut |rows| sampled(&rows, &mut sample))?;
                     Ok(sample)
                 })?;
                 sample.extend(samples.into_iter().flatten());
@@ -264,9 +270,9 @@ impl KeyParts<'_> {
     fn read_some(&mut self) -> Result<()> {
         let parts = self.next..(self.next + HELD_PARTS_MAX).min(self.count());
         let incoming = &self.incoming;
-        let cut = in_parallel(incoming.files.len(), |file| {
+        let cut = in_parallel(incoming.pieces.len(), |piece| {
             let mut cut = vec![Vec::new(); parts.len()];
-            incoming.scan(file, &incoming.columns(), &mut |rows| {
+            incoming.scan(piece, &incoming.columns(), &mut |rows| {
                 self.cut_batch(&rows, parts.clone(), &mut cut)
             })?;
             Ok(cut)

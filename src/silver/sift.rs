@@ -9,15 +9,16 @@
 
 mod packing;
 
-use crate::delta::{DataFile, Table};
+use crate::delta::{DataFile, StatValue, Table};
 use crate::error::Result;
 use crate::events::{EventClassifier, EventKind};
 use crate::parallel::in_parallel;
 use crate::silver::fold::Shape;
+use crate::silver::pieces::Piece;
 use crate::silver::plan::SilverPlan;
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::datatypes::SchemaRef;
-use packing::{Number, Packing};
+use packing::{Number, Packing, Rank};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering as Access};
@@ -32,16 +33,13 @@ const ENTRY_BYTES_MAX: usize = if cfg!(debug_assertions) {
 };
 /// Events are sorted in so many buckets by their keys.
 const BUCKETS: usize = 256;
-/// The place of an event in a version is known by so many bits for the file, so many for the row, and one more.
-const FILES_MAX: usize = 1 << 24;
-const ROWS_MAX: usize = 1 << 39;
-
-/// For each file, which of its live rows are to be read, in their order.
-pub(super) type KeptRows = Vec<BooleanBuffer>;
+/// The place of an event among all rows of a version has one bit less than a number of 32.
+const ROWS_MAX: usize = 1 << 31;
 
 /// Which events of a version are to be read whole.
 pub(super) struct Sifted {
-    pub(super) kept: KeptRows,
+    /// One bit for each live row of the version.
+    pub(super) kept: BooleanBuffer,
     /// The others, where something is to be counted of them.
     pub(super) hidden: Option<Hidden>,
 }
@@ -63,7 +61,8 @@ pub(super) struct Hidden {
 }
 
 impl Hidden {
-    /// Whether there is one of this key at this sequence or below. Both are rows of a comparator.
+    /// Whether there is one of this key at this sequence or below. Both are rows of a comparator. For a key outside of the range
+    /// of the version it may say so wrongly; then all events of the key are read.
     pub(super) fn reaches(&self, key: &[u8], sequence: &[u8]) -> bool {
         let key = self.key.of_row(key);
         let bucket = &self.lowest[bucket_of(key)];
@@ -79,47 +78,65 @@ pub(super) fn sift(
     plan: &SilverPlan,
     schema: &SchemaRef,
     files: &[DataFile],
+    pieces: &[Piece],
     present: Present,
 ) -> Result<Option<Sifted>> {
-    let rows: Vec<usize> = files.iter().map(row_count).collect();
+    let rows = pieces.last().map_or(0, |piece| piece.rows.end);
     let is_sifted = plan.shape != Shape::History && !plan.snapshots && !plan.is_partial();
-    let fits = files.len() < FILES_MAX && rows.iter().all(|&rows| rows < ROWS_MAX);
-    if !is_sifted || !fits || rows.iter().sum::<usize>() < SIFTED_EVENTS_MIN {
+    if !is_sifted || !(SIFTED_EVENTS_MIN..ROWS_MAX).contains(&rows) {
         return Ok(None);
     }
     let packing = |places: &[usize]| {
-        let types = places.iter().map(|&place| plan.columns[place].data_type());
-        Packing::of(types)
+        let columns = places.iter().map(|&place| &plan.columns[place]);
+        Packing::of(columns.map(|column| (column.data_type(), range_in(files, column.name()))))
     };
     let (Some(key), Some(sequence)) = (packing(&plan.keys), packing(&plan.sequence)) else {
         return Ok(None);
     };
+    let bits = key.bits + sequence.bits;
     let sift = Sift {
         bronze,
         plan,
         files,
+        pieces,
         columns: columns_read(plan, schema)?,
         key,
         sequence,
         counts: present == Present::Rows,
-        kept: rows.iter().map(|&rows| all_of(rows)).collect(),
+        kept: (0..rows.div_ceil(64))
+            .map(|_| AtomicU64::new(u64::MAX))
+            .collect(),
     };
-    let is_short = |packing: &Packing| packing.bits <= 64;
-    let lowest = match (is_short(&sift.key), is_short(&sift.sequence)) {
-        (true, true) => sift.run::<u64, u64>(&rows)?,
-        (true, false) => sift.run::<u64, u128>(&rows)?,
-        (false, true) => sift.run::<u128, u64>(&rows)?,
-        (false, false) => sift.run::<u128, u128>(&rows)?,
+    let lowest = match bits {
+        ..=64 => sift.run::<u64>(rows)?,
+        65..=128 => sift.run::<u128>(rows)?,
+        _ => sift.run::<(u128, Reverse<u128>)>(rows)?,
     };
-    let kept = sift.kept.into_iter().zip(rows);
     Ok(Some(Sifted {
-        kept: kept.map(|(words, rows)| bits(words, rows)).collect(),
+        kept: bits_of(sift.kept, rows),
         hidden: (present == Present::Rows).then_some(Hidden {
             key: sift.key,
             sequence: sift.sequence,
             lowest,
         }),
     }))
+}
+
+/// The least and the greatest number that `files` have in a column, if all of them tell.
+fn range_in(files: &[DataFile], column: &str) -> Option<(i128, i128)> {
+    let number = |value: &StatValue| match value {
+        StatValue::Int(number) => Some(i128::from(*number)),
+        StatValue::Decimal(number) => Some(*number),
+        StatValue::Text(_) | StatValue::Bool(_) => None,
+    };
+    let ranges = files.iter().map(|file| {
+        let (least, greatest) = file.range(column)?;
+        Some((number(least)?, number(greatest)?))
+    });
+    let ranges: Vec<(i128, i128)> = ranges.collect::<Option<_>>()?;
+    let least = ranges.iter().map(|(least, _)| *least).min()?;
+    let greatest = ranges.iter().map(|(_, greatest)| *greatest).max()?;
+    Some((least, greatest))
 }
 
 /// Whether most rows of `files` are in files that reach beyond all of silver: else many events are late, and each is to be
@@ -135,12 +152,8 @@ pub(super) fn brings_newer(silver: &Table, plan: &SilverPlan, files: &[DataFile]
             known.is_some_and(|(_, known)| known.compare(newest) == Some(Ordering::Less))
         })
     };
-    let newer: usize = files.iter().filter(is_newer).map(row_count).sum();
-    newer * 2 >= files.iter().map(row_count).sum()
-}
-
-fn row_count(file: &DataFile) -> usize {
-    usize::try_from(file.live_rows()).unwrap_or(usize::MAX)
+    let newer: i64 = files.iter().filter(is_newer).map(DataFile::live_rows).sum();
+    newer * 2 >= files.iter().map(DataFile::live_rows).sum()
 }
 
 /// The columns that tell keys, sequences and operations.
@@ -157,39 +170,35 @@ struct Sift<'a> {
     bronze: &'a Table,
     plan: &'a SilverPlan,
     files: &'a [DataFile],
+    pieces: &'a [Piece],
     columns: Vec<String>,
     key: Packing,
     sequence: Packing,
     /// The lowest hidden sequence of each key is wanted.
     counts: bool,
-    /// For each file one bit for each live row.
-    kept: Vec<Box<[AtomicU64]>>,
+    /// One bit for each live row.
+    kept: Box<[AtomicU64]>,
 }
 
-/// An event by what decides about it.
+/// An event by what decides about it. There are many of them.
 #[derive(Clone, Copy)]
-struct Entry<K, S> {
-    key: K,
-    sequence: S,
-    /// The file, the row, and whether nothing below shows above.
-    place: u64,
+#[repr(C, packed(4))]
+struct Entry<R> {
+    rank: R,
+    /// The row of the version, and whether nothing below shows above.
+    place: u32,
 }
 
-impl<K: Number, S: Number> Entry<K, S> {
-    fn new(key: u128, sequence: u128, file: usize, row: usize, overwrites: bool) -> Self {
+impl<R> Entry<R> {
+    fn new(rank: R, row: usize, overwrites: bool) -> Self {
         Entry {
-            key: K::from_wide(key),
-            sequence: S::from_wide(sequence),
-            place: (file as u64) << 40 | (row as u64) << 1 | u64::from(overwrites),
+            rank,
+            place: (row as u32) << 1 | u32::from(overwrites),
         }
     }
 
-    fn file(&self) -> usize {
-        (self.place >> 40) as usize
-    }
-
     fn row(&self) -> usize {
-        (self.place & ((1 << 40) - 1)) as usize >> 1
+        self.place as usize >> 1
     }
 
     fn overwrites(&self) -> bool {
@@ -198,28 +207,32 @@ impl<K: Number, S: Number> Entry<K, S> {
 }
 
 /// The entries of some buckets.
-type Buckets<K, S> = Vec<Vec<Entry<K, S>>>;
+type Buckets<R> = Vec<Vec<Entry<R>>>;
 
 impl Sift<'_> {
     /// Takes the bits of rows that cannot show out of `kept`; gives the lowest of them for each key, by buckets, if it counts.
-    fn run<K: Number, S: Number>(&self, rows: &[usize]) -> Result<Vec<Vec<(u128, u128)>>> {
-        let bytes = rows.iter().sum::<usize>() * size_of::<Entry<K, S>>();
-        let passes = bytes.div_ceil(ENTRY_BYTES_MAX).clamp(1, BUCKETS);
+    fn run<R: Rank>(&self, rows: usize) -> Result<Vec<Vec<(u128, u128)>>> {
+        let passes = (rows * size_of::<Entry<R>>()).div_ceil(ENTRY_BYTES_MAX);
+        let passes = passes.clamp(1, BUCKETS);
+        let bits = self.sequence.bits;
         let mut lowest = vec![Vec::new(); BUCKETS];
         for pass in 0..passes {
-            let files = in_parallel(self.files.len(), |file| {
-                self.entries::<K, S>(file, pass, passes)
+            let pieces = in_parallel(self.pieces.len(), |piece| {
+                self.entries::<R>(&self.pieces[piece], pass, passes)
             })?;
             let of_pass = in_parallel(BUCKETS.div_ceil(passes), |bucket| {
-                let of_files = files.iter().filter_map(|buckets| buckets.get(bucket));
-                let mut entries: Vec<Entry<K, S>> = of_files.flatten().copied().collect();
+                let of_pieces = pieces.iter().filter_map(|buckets| buckets.get(bucket));
+                let mut entries: Vec<Entry<R>> =
+                    Vec::with_capacity(of_pieces.clone().map(Vec::len).sum());
+                of_pieces.for_each(|of_piece| entries.extend_from_slice(of_piece));
                 let mut lowest: Vec<(u128, u128)> = Vec::new();
-                drop_hidden(&mut entries, |entry| {
-                    self.drop_row(entry);
+                drop_hidden(&mut entries, bits, |entry| {
+                    self.drop_row(entry.row());
                     if !self.counts {
                         return;
                     }
-                    let (key, sequence) = (entry.key.wide(), entry.sequence.wide());
+                    let rank = entry.rank;
+                    let (key, sequence) = (rank.key(bits).wide(), rank.sequence(bits).wide());
                     // Those of a key come in falling order.
                     match lowest.last_mut() {
                         Some(last) if last.0 == key => last.1 = sequence,
@@ -237,40 +250,37 @@ impl Sift<'_> {
         Ok(lowest)
     }
 
-    /// The entries of one file, in every `passes`th bucket from `pass` on.
-    fn entries<K: Number, S: Number>(
-        &self,
-        file: usize,
-        pass: usize,
-        passes: usize,
-    ) -> Result<Buckets<K, S>> {
-        let share = row_count(&self.files[file]) / BUCKETS;
+    /// The entries of one piece, in every `passes`th bucket from `pass` on.
+    fn entries<R: Rank>(&self, piece: &Piece, pass: usize, passes: usize) -> Result<Buckets<R>> {
+        let share = piece.rows.len() / BUCKETS;
         // Keys are spread evenly but for chance, or for a few that have many events.
         let of_share = |_| Vec::with_capacity(share + share / 8);
-        let mut buckets: Buckets<K, S> = (0..BUCKETS.div_ceil(passes)).map(of_share).collect();
+        let mut buckets: Buckets<R> = (0..BUCKETS.div_ceil(passes)).map(of_share).collect();
         let mut classifier = None;
-        let mut first = 0;
-        for scanned in self.bronze.scan(&self.files[file], &self.columns)? {
+        let mut first = piece.rows.start;
+        let file = &self.files[piece.file];
+        let scan = self.bronze.scan_extent(file, piece.extent, &self.columns)?;
+        for scanned in scan {
             let rows = scanned?.rows;
             let classifier = match &mut classifier {
                 Some(classifier) => classifier,
                 none => none.insert(EventClassifier::new(&self.plan.rules, &rows.schema())?),
             };
             let kinds = classifier.classify(&rows)?;
-            let (keys, all_keys) = self.key.pack(&self.plan.key_columns(&rows));
-            let (sequences, all_sequences) = self.sequence.pack(&self.plan.sequence_columns(&rows));
+            let (keys, keys_fit) = self.key.pack::<R::Number>(&self.plan.key_columns(&rows));
+            let sequences = self.plan.sequence_columns(&rows);
+            let (sequences, sequences_fit) = self.sequence.pack::<R::Number>(&sequences);
+            let fit = &keys_fit & &sequences_fit;
             for (row, kind) in kinds.into_iter().enumerate() {
                 let overwrites = match kind {
                     EventKind::Upsert => true,
                     EventKind::Delete => self.plan.shape == Shape::Bare,
                     EventKind::Truncate | EventKind::Skip | EventKind::Unknown => continue,
                 };
-                let bucket = bucket_of(keys[row]);
-                let is_event = all_keys.value(row) && all_sequences.value(row);
-                if is_event && bucket % passes == pass {
-                    let entry =
-                        Entry::new(keys[row], sequences[row], file, first + row, overwrites);
-                    buckets[bucket / passes].push(entry);
+                let bucket = bucket_of(keys[row].wide());
+                if fit.value(row) && bucket % passes == pass {
+                    let rank = R::new(keys[row], sequences[row], self.sequence.bits);
+                    buckets[bucket / passes].push(Entry::new(rank, first + row, overwrites));
                 }
             }
             first += rows.num_rows();
@@ -278,21 +288,28 @@ impl Sift<'_> {
         Ok(buckets)
     }
 
-    fn drop_row<K: Number, S: Number>(&self, entry: &Entry<K, S>) {
-        let (word, bit) = (entry.row() / 64, entry.row() % 64);
-        self.kept[entry.file()][word].fetch_and(!(1 << bit), Access::Relaxed);
+    fn drop_row(&self, row: usize) {
+        self.kept[row / 64].fetch_and(!(1 << (row % 64)), Access::Relaxed);
     }
 }
 
-/// Calls `hide` for each entry that cannot show and has no equal.
-fn drop_hidden<K: Number, S: Number>(
-    entries: &mut [Entry<K, S>],
-    mut hide: impl FnMut(&Entry<K, S>),
+/// Calls `hide` for each entry that cannot show and has no equal; sequences have so many bits of ranks.
+fn drop_hidden<R: Rank>(
+    entries: &mut [Entry<R>],
+    sequence_bits: u32,
+    mut hide: impl FnMut(&Entry<R>),
 ) {
-    entries.sort_unstable_by_key(|entry| (entry.key, Reverse(entry.sequence)));
-    for key in entries.chunk_by(|left, right| left.key == right.key) {
+    entries.sort_unstable_by_key(|entry| entry.rank);
+    let key = |entry: &Entry<R>| {
+        let rank = entry.rank;
+        rank.key(sequence_bits)
+    };
+    for of_key in entries.chunk_by(|left, right| key(left) == key(right)) {
         let mut is_hidden = false;
-        for equals in key.chunk_by(|left, right| left.sequence == right.sequence) {
+        for equals in of_key.chunk_by(|left, right| {
+            let (left, right) = (left.rank, right.rank);
+            left == right
+        }) {
             match equals {
                 [one] if is_hidden => hide(one),
                 _ => is_hidden |= equals.iter().any(Entry::overwrites),
@@ -307,13 +324,7 @@ fn bucket_of(key: u128) -> usize {
     (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BUCKETS.ilog2())) as usize
 }
 
-fn all_of(rows: usize) -> Box<[AtomicU64]> {
-    (0..rows.div_ceil(64))
-        .map(|_| AtomicU64::new(u64::MAX))
-        .collect()
-}
-
-fn bits(words: Box<[AtomicU64]>, rows: usize) -> BooleanBuffer {
+fn bits_of(words: Box<[AtomicU64]>, rows: usize) -> BooleanBuffer {
     let words: Vec<u64> = words.into_iter().map(AtomicU64::into_inner).collect();
     BooleanBuffer::new(Buffer::from_vec(words), 0, rows)
 }
@@ -328,13 +339,13 @@ mod tests {
 
     /// The rows of one file that are hidden, by what [`drop_hidden`] says of events (key, sequence, whether it overwrites).
     fn hidden(events: &[(u64, u64, bool)]) -> BTreeSet<usize> {
+        const BITS: u32 = 9;
         let entry = |(row, &(key, sequence, overwrites)): (usize, &(u64, u64, bool))| {
-            Entry::<u64, u64>::new(key.into(), sequence.into(), 3, row, overwrites)
+            Entry::new(<u64 as Rank>::new(key, sequence, BITS), row, overwrites)
         };
         let mut entries: Vec<_> = events.iter().enumerate().map(entry).collect();
         let mut hidden = BTreeSet::new();
-        drop_hidden(&mut entries, |entry| {
-            assert_eq!(entry.file(), 3);
+        drop_hidden(&mut entries, BITS, |entry| {
             assert!(hidden.insert(entry.row()));
         });
         hidden
@@ -397,7 +408,7 @@ mod tests {
 
     #[test]
     fn hidden_events_reach_what_stands_at_the_lowest_or_above() {
-        let narrow = || Packing::of([&DataType::Int64]).unwrap();
+        let narrow = || Packing::of([(&DataType::Int64, Some((-9, 99)))]).unwrap();
         let comparator = Comparable::new(&[DataType::Int64]).unwrap();
         let row = |number: i64| {
             let column: ArrayRef = Arc::new(Int64Array::from(vec![number]));
@@ -417,5 +428,7 @@ mod tests {
         };
         assert!(reaches(-4, 10) && reaches(-4, 11));
         assert!(!reaches(-4, 9) && !reaches(4, 10));
+        // Sequences that no event of the version has.
+        assert!(reaches(-4, 100) && !reaches(-4, -10));
     }
 }
