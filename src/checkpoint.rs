@@ -20,7 +20,9 @@ pub mod state;
 #[cfg(test)]
 mod walk;
 
+pub use batches::NextBatch;
 pub use lock::{Holder, Lock, holder};
+pub use reconcile::Compared;
 pub use record::{
     ApplyCounters, BatchRecord, BatchState, Counts, FileOutcome, FileRecord, Ledger, OutcomeKind,
     Reconciled, Selector,

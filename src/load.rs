@@ -89,33 +89,30 @@ pub struct LoadedBatch {
     pub schema: TableSchema,
 }
 
-/// What loading needs to know of the checkpoint.
+/// What loading needs to know.
 pub struct LoadContext<'a> {
     /// The settings of the pipeline.
     pub settings: &'a PipelineSettings,
-    /// The path of a loaded file with this content, asked only when duplicates are skipped.
-    pub known_content: &'a dyn Fn(&str) -> Result<Option<String>>,
     /// There are neither a table nor hints: the columns of the first files make it, whatever the mode of evolution.
     pub is_first: bool,
     /// Why the rows of a file are of a snapshot that is older than one that silver has, if they are.
     pub late_snapshot: &'a (dyn Fn(&RecordBatch) -> Result<Option<String>> + Sync),
-    /// How often the file was tried.
-    pub attempts: &'a dyn Fn(&str) -> Result<u32>,
     /// Microseconds since the epoch.
     pub now: i64,
     /// How much may be in memory.
     pub limits: LoadLimits,
 }
 
-/// Reads and decodes every file of `batch` against `schema`; all rows stay in memory.
+/// Reads and decodes every file of `batch` against `schema`; all rows stay in memory. None of them was tried before.
 ///
 /// Fails only where the loader must stop: a wrong predicate, or a bad record under `on_bad_record = "stop"`.
 pub fn load(
     batch: &MicroBatch,
     schema: &TableSchema,
+    skipped: Duplicates,
     context: &LoadContext<'_>,
 ) -> Result<LoadedBatch> {
-    FirstPass::read(batch, schema, context, None)?.finish(context, None)
+    FirstPass::read(batch, schema, skipped, context, None)?.finish(context, &|_| Ok(0), None)
 }
 
 /// Whether the rows of a batch should be written ahead of its commit.
@@ -138,23 +135,23 @@ pub struct FirstPass<'a> {
     source: SourceSettings,
     /// The schema with the new columns.
     schema: TableSchema,
-    /// For each file, its content hash and the name under which its content is loaded already.
-    skipped: Vec<Option<(String, String)>>,
+    skipped: Duplicates,
     results: PassResult,
     /// The files that are to be decoded again.
     again: Vec<usize>,
 }
 
 impl<'a> FirstPass<'a> {
-    /// Decodes all files against `schema`; rows of those that bring no column are written `ahead` where they are many.
+    /// Decodes all files but those that are `skipped` against `schema`; rows of those that bring no column are written `ahead`
+    /// where they are many.
     pub fn read(
         batch: &'a MicroBatch,
         schema: &TableSchema,
+        skipped: Duplicates,
         context: &LoadContext<'_>,
         ahead: Option<&RowsAhead<'_>>,
     ) -> Result<Self> {
         let source = first_source(context);
-        let skipped = duplicates(batch, context)?;
         // A predicate may name a column that only the files bring.
         let admission = Admission::new(context.settings, schema).ok();
         let pass = Pass {
@@ -192,9 +189,11 @@ impl<'a> FirstPass<'a> {
     }
 
     /// Decodes the files that brought columns once more, now that the schema has them, and says what became of each file.
+    /// `attempts` tells how often a file was tried.
     pub fn finish(
         mut self,
         context: &LoadContext<'_>,
+        attempts: &dyn Fn(&str) -> Result<u32>,
         ahead: Option<&RowsAhead<'_>>,
     ) -> Result<LoadedBatch> {
         let again = std::mem::take(&mut self.again);
@@ -224,7 +223,8 @@ impl<'a> FirstPass<'a> {
                 None => {
                     let done = self.results.take(place)?;
                     let hash = done.content_hash.clone();
-                    (hash, loaded.admit(file, done, context)?)
+                    let kind = loaded.admit(file, done, attempts, context.now)?;
+                    (hash, kind)
                 }
             };
             loaded.outcomes.push(FileOutcome {
@@ -317,10 +317,11 @@ impl LoadedBatch {
         &mut self,
         file: &PlannedFile,
         done: FileDone,
-        context: &LoadContext<'_>,
+        attempts: &dyn Fn(&str) -> Result<u32>,
+        now: i64,
     ) -> Result<OutcomeKind> {
         match done.end {
-            FileEnd::Unread(fault) => return unread(fault, file, context),
+            FileEnd::Unread(fault) => return Ok(unread(fault, attempts(&file.path)?, now)),
             FileEnd::Parked(fault) => {
                 return Ok(OutcomeKind::Parked {
                     fault,
@@ -355,13 +356,17 @@ fn first_source(context: &LoadContext<'_>) -> SourceSettings {
     source
 }
 
-/// For each file, its content hash and the name under which its content is loaded already.
-fn duplicates(
+/// For each file of a batch, its content hash and the name under which its content is loaded already.
+pub type Duplicates = Vec<Option<(String, String)>>;
+
+/// Finds the files that are to be skipped as duplicates. `known` gives the path of a loaded file with this content.
+pub fn duplicates(
     batch: &MicroBatch,
-    context: &LoadContext<'_>,
-) -> Result<Vec<Option<(String, String)>>> {
+    settings: &PipelineSettings,
+    known: &dyn Fn(&str) -> Result<Option<String>>,
+) -> Result<Duplicates> {
     let mut duplicates = vec![None; batch.files.len()];
-    let source = &context.settings.source;
+    let source = &settings.source;
     if source.duplicate_content == DuplicateContent::Load {
         return Ok(duplicates);
     }
@@ -371,9 +376,9 @@ fn duplicates(
     let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
     for (place, (file, hash)) in batch.files.iter().zip(&hashes).enumerate() {
         let Some(hash) = hash else { continue };
-        let known = (context.known_content)(hash)?.filter(|path| *path != file.path);
-        let known = known.or_else(|| first_of.get(hash.as_str()).map(|path| path.to_string()));
-        match known {
+        let loaded = known(hash)?.filter(|path| *path != file.path);
+        let loaded = loaded.or_else(|| first_of.get(hash.as_str()).map(|path| path.to_string()));
+        match loaded {
             Some(of) => duplicates[place] = Some((hash.clone(), of)),
             None => {
                 first_of.insert(hash, &file.path);
@@ -383,22 +388,20 @@ fn duplicates(
     Ok(duplicates)
 }
 
-fn unread(fault: ReadFault, file: &PlannedFile, context: &LoadContext<'_>) -> Result<OutcomeKind> {
+/// What becomes of a file that cannot be read now and was tried so often.
+fn unread(fault: ReadFault, attempts: u32, now: i64) -> OutcomeKind {
     match fault {
-        ReadFault::Vanished => Ok(OutcomeKind::Vanished),
-        ReadFault::Changed => Ok(OutcomeKind::Again),
+        ReadFault::Vanished => OutcomeKind::Vanished,
+        ReadFault::Changed => OutcomeKind::Again,
         ReadFault::Unreadable(fault) => {
-            let doubled = RETRY_PAUSE_MIN.saturating_mul(
-                1 << (context.attempts)(&file.path)?
-                    .clamp(1, 16)
-                    .saturating_sub(1),
-            );
+            let doubled =
+                RETRY_PAUSE_MIN.saturating_mul(1 << attempts.clamp(1, 16).saturating_sub(1));
             let pause = doubled.min(RETRY_PAUSE_MAX);
-            let next_try_at = context.now + i64::try_from(pause.as_micros()).unwrap_or(i64::MAX);
-            Ok(OutcomeKind::Parked {
+            let next_try_at = now + i64::try_from(pause.as_micros()).unwrap_or(i64::MAX);
+            OutcomeKind::Parked {
                 fault,
                 next_try_at: Some(next_try_at),
-            })
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::landing::{
     Filter, LandingFile, Listing, Look, Settler, Wake, Waker, Watch, hash_file, list, nobody_writes,
 };
 use crate::maintain::{Load, MaintainReport};
+use crate::parallel::beside;
 use crate::protocol::{BatchReport, Pipeline, Recovery};
 use crate::settings::{CleanSource, Discovery, PipelineSettings};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,9 @@ const ECHO_PAUSE: Duration = Duration::from_millis(200);
 const CONFLICT_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest pause between two looks at files that settle.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// It takes longer to record so many new files than to begin another thread.
+const BESIDE_RECORDING_MIN: usize = if cfg!(debug_assertions) { 2 } else { 500 };
 
 /// A run that ends by itself does at most so many pieces of upkeep before it ends.
 const UPKEEP_PIECES_MAX: usize = 16;
@@ -353,13 +357,30 @@ impl Loader {
         self.summary.folders_unreadable = listing.unreadable.len() as u64;
         self.tell_about(&listing, tell);
         let now = self.pipeline.clock.now();
+        let is_whole = |path: &str| nobody_writes(&source.path, path);
         let checkpoint = &mut self.pipeline.checkpoint;
-        let mut found = checkpoint.reconcile(
+        let compared = checkpoint.compare(
             &listing,
             source.allow_overwrites,
             source.include_existing_files,
-            now,
         )?;
+        let waiting = &compared.reconciled.waiting;
+        // Unless more files may turn out to wait, it is asked who writes to them while they are recorded.
+        let is_long = waiting.len() >= BESIDE_RECORDING_MIN;
+        let mut look = None;
+        if is_long && compared.reconciled.to_rehash.is_empty() {
+            let settler = &mut self.settler;
+            let (recorded, seen) = beside(
+                true,
+                || checkpoint.record(&compared, now),
+                || settler.look(waiting, now, &is_whole),
+            );
+            recorded?;
+            look = Some(seen);
+        } else {
+            checkpoint.record(&compared, now)?;
+        }
+        let mut found = compared.reconciled;
         for file in &found.to_rehash {
             if self.check_changed(file, tell)? == FileState::Pending {
                 found.waiting.push(file.clone());
@@ -371,8 +392,10 @@ impl Loader {
             )));
         }
         self.pipeline.crash.reach(CrashPoint::AfterReconcile)?;
-        let is_whole = |path: &str| nobody_writes(&source.path, path);
-        let look = self.settler.look(&found.waiting, now, &is_whole);
+        let look = match look {
+            Some(look) => look,
+            None => self.settler.look(&found.waiting, now, &is_whole),
+        };
         if !found.waiting.is_empty() {
             let bytes = found.waiting.iter().map(|file| file.size).sum();
             tell(LoaderEvent::Backlog {
@@ -434,16 +457,16 @@ impl Loader {
         while !self.stop.is_asked() && !self.is_enough(options) {
             let now = self.pipeline.clock.now();
             let settled = |path: &str| look.settled.contains(path);
-            let Some(batch) = self.pipeline.checkpoint.plan(&settled, limits, now)? else {
+            let checkpoint = &self.pipeline.checkpoint;
+            let Some(next) = checkpoint.next_batch(&settled, limits, now)? else {
                 break;
             };
             // A file that changes while it is read waits again, and only another look knows its new size.
-            for file in &batch.files {
+            for file in &next.batch.files {
                 look.settled.remove(&file.path);
             }
-            self.pipeline.crash.reach(CrashPoint::AfterPlan)?;
-            let bytes = batch.files.iter().map(|file| file.size).sum();
-            let report = self.pipeline.load_batch(batch).await?;
+            let bytes = next.batch.files.iter().map(|file| file.size).sum();
+            let report = self.pipeline.load_batch(next).await?;
             self.count(&report);
             tell(LoaderEvent::Batch(Box::new(report), bytes));
             self.keep_up(Load::Busy, tell).await?;

@@ -22,6 +22,28 @@ pub fn in_parallel<T: Send>(
     }
 }
 
+/// Runs `here` on this thread and `elsewhere` on another one at the same time; one after the other, `here` first, where that is
+/// not worth a thread.
+pub fn beside<A, B: Send>(
+    is_worth_a_thread: bool,
+    here: impl FnOnce() -> A,
+    elsewhere: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if !is_worth_a_thread {
+        let done = here();
+        return (done, elsewhere());
+    }
+    std::thread::scope(|scope| {
+        let running = scope.spawn(elsewhere);
+        let done = here();
+        let done_elsewhere = running.join();
+        (
+            done,
+            done_elsewhere.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    })
+}
+
 /// The same, never on the thread of the caller, where `work` may not wait for a runtime of its own.
 pub fn in_parallel_elsewhere<T: Send>(
     count: usize,

@@ -7,7 +7,7 @@ use crate::checkpoint::record::REMARK_EXISTED_BEFORE;
 use crate::checkpoint::{CheckpointStore, FileOutcome, FileRecord, FileState, OutcomeKind};
 use crate::error::Result;
 use crate::landing::{LandingFile, hash_file, list};
-use crate::load::{LoadContext, LoadLimits, LoadedBatch, load};
+use crate::load::{LoadContext, LoadLimits, LoadedBatch, duplicates, load};
 use crate::loader::filter_of;
 use crate::protocol::{hints_of, with_hints, with_own_columns};
 use crate::schema::{TableSchema, ddl_type};
@@ -90,8 +90,6 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
         };
         let context = LoadContext {
             settings,
-            known_content: &|hash| Ok(contents.get(hash).cloned()),
-            attempts: &|_| Ok(0),
             late_snapshot: &|rows| match &silver {
                 Some(silver) => silver.late_snapshot(rows),
                 None => Ok(None),
@@ -100,7 +98,9 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
             now,
             limits: LoadLimits::default(),
         };
-        let loaded = load(&batch, &schema, &context)?;
+        let known = |hash: &str| Ok(contents.get(hash).cloned());
+        let skipped = duplicates(&batch, settings, &known)?;
+        let loaded = load(&batch, &schema, skipped, &context)?;
         preview.add(files, &loaded, &schema);
         let loads = |outcome: &&FileOutcome| matches!(outcome.result, OutcomeKind::Loaded { .. });
         for outcome in loaded.outcomes.iter().filter(loads) {

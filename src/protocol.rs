@@ -1,7 +1,7 @@
 //! The order of durable writes, and recovery from every gap in it.
 //!
 //! ```text
-//! plan      SQLite   batch N = these files
+//! plan      SQLite   batch N = these files; meanwhile a small batch of many files is decoded
 //! decode    disk     data files of bronze with the rows of a large batch, which no log names
 //! prepare   SQLite   what decoding found in each; meanwhile the data files with the rows of a small batch
 //! rejects   Delta    quarantine, with txn (pipeline/epoch/quarantine, N)
@@ -19,26 +19,26 @@ use crate::agreement::repair_tables;
 use crate::batch::MicroBatch;
 use crate::bronze::{BronzeTable, RowsAhead};
 use crate::change::{BatchId, FileFault, PRESENT_COLUMNS, SNAPSHOT_VERSION, Version};
-use crate::checkpoint::{CheckpointStore, FileOutcome, Lock, OutcomeKind};
+use crate::checkpoint::{CheckpointStore, FileOutcome, Lock, NextBatch, OutcomeKind};
 use crate::clock::Clock;
 use crate::crash::{CrashPoint, CrashSwitch};
 use crate::delta::AppTransaction;
 use crate::error::{Error, Result};
 use crate::events::check_rules;
-use crate::load::{FirstPass, LoadContext, LoadLimits, LoadedBatch, is_large};
+use crate::load::{FirstPass, LoadContext, LoadLimits, LoadedBatch, duplicates, is_large};
+use crate::parallel::beside;
 use crate::quarantine::QuarantineTable;
 use crate::schema::TableSchema;
 use crate::settings::{AbsentColumns, Envelope, KeyIndexMode, PipelineSettings, SnapshotVersion};
 use crate::silver::{ApplyCounters, SilverTable};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Builder;
 
-/// Fewer files are confirmed in less time than it takes to begin another thread.
-const CONFIRMED_BESIDE_SILVER_MIN: usize = if cfg!(debug_assertions) { 2 } else { 500 };
+/// What the checkpoint is told of fewer files takes less time than it takes to begin another thread.
+const BESIDE_CHECKPOINT_MIN: usize = if cfg!(debug_assertions) { 2 } else { 500 };
 
 /// One pipeline, opened for loading: it holds the lock on its checkpoint.
 pub struct Pipeline {
@@ -203,13 +203,15 @@ impl Pipeline {
         with_own_columns(schema, &self.settings)
     }
 
-    /// Loads a frozen batch into bronze and applies it to silver.
+    /// Freezes a batch, loads it into bronze and applies it to silver.
     ///
-    /// If the process stops inside, [`Pipeline::recover`] finds the batch in the checkpoint and asks the tables how far it came.
-    pub async fn load_batch(&mut self, batch: MicroBatch) -> Result<BatchReport> {
+    /// If the process stops inside, [`Pipeline::recover`] finds the batch in the checkpoint, if it came so far, and asks the
+    /// tables how far it came there.
+    pub async fn load_batch(&mut self, next: NextBatch) -> Result<BatchReport> {
         self.started_at = self.clock.now();
-        let loaded = self.load(&batch).await?;
-        let report = self.append(&batch, loaded).await?;
+        let batch = &next.batch;
+        let loaded = self.load(batch, Some(&next)).await?;
+        let report = self.append(batch, loaded).await?;
         self.apply_pending(report).await
     }
 
@@ -258,21 +260,47 @@ impl Pipeline {
         }
     }
 
-    /// Decodes the files of a batch. Rows of a large one are written ahead, which no log names yet; for that, bronze is made
-    /// if it is not there.
-    async fn load(&mut self, batch: &MicroBatch) -> Result<LoadedBatch> {
+    /// Decodes the files of a batch, which is frozen first if it is the `next` one. Rows of a large one are written ahead,
+    /// which no log names yet; for that, bronze is made if it is not there.
+    ///
+    /// To freeze many files takes a while, in which they are decoded: what that makes is lost with the plan.
+    async fn load(
+        &mut self,
+        batch: &MicroBatch,
+        mut next: Option<&NextBatch>,
+    ) -> Result<LoadedBatch> {
         let is_large = is_large(batch, &self.limits);
+        let is_long = batch.files.len() >= BESIDE_CHECKPOINT_MIN;
+        if is_large || !is_long {
+            let (checkpoint, reading) = self.apart();
+            freeze(checkpoint, next.take(), &reading)?;
+        }
         let schema = self.schema();
         if is_large && !self.is_first() {
             self.make_bronze(&schema).await?;
         }
-        let first = self.with_context(batch, |context, ahead| {
-            FirstPass::read(batch, &schema, context, ahead)
-        })?;
+        let (checkpoint, reading) = self.apart();
+        let known_content = |hash: &str| checkpoint.known_content(hash);
+        let skipped = duplicates(batch, reading.settings, &known_content)?;
+        let (frozen, first) = beside(
+            next.is_some(),
+            || freeze(checkpoint, next, &reading),
+            || {
+                reading.run(batch, |context, ahead| {
+                    FirstPass::read(batch, &schema, skipped, context, ahead)
+                })
+            },
+        );
+        frozen?;
+        let first = first?;
         if let Some(schema) = first.waits_for().filter(|_| is_large) {
             self.make_bronze(schema).await?;
         }
-        let loaded = self.with_context(batch, |context, ahead| first.finish(context, ahead))?;
+        let (checkpoint, reading) = self.apart();
+        let attempts = |path: &str| Ok(checkpoint.file(path)?.map_or(0, |file| file.attempts));
+        let loaded = reading.run(batch, |context, ahead| {
+            first.finish(context, &attempts, ahead)
+        })?;
         self.crash.reach(CrashPoint::AfterDecode)?;
         Ok(loaded)
     }
@@ -283,29 +311,19 @@ impl Pipeline {
         is_new && self.hints.columns.fields().is_empty()
     }
 
-    fn with_context<T>(
-        &self,
-        batch: &MicroBatch,
-        work: impl FnOnce(&LoadContext<'_>, Option<&RowsAhead<'_>>) -> Result<T>,
-    ) -> Result<T> {
-        let checkpoint = &self.checkpoint;
-        let attempts = |path: &str| Ok(checkpoint.file(path)?.map_or(0, |file| file.attempts));
-        let silver = &self.silver;
-        let context = LoadContext {
-            settings: &self.settings,
-            known_content: &|hash| checkpoint.known_content(hash),
-            attempts: &attempts,
-            late_snapshot: &|rows| match silver {
-                Some(silver) => silver.late_snapshot(rows),
-                None => Ok(None),
-            },
+    /// The checkpoint, and what reads files without it.
+    fn apart(&mut self) -> (&mut CheckpointStore, Reading<'_>) {
+        let reading = Reading {
             is_first: self.is_first(),
+            settings: &self.settings,
+            bronze: self.bronze.as_ref(),
+            silver: self.silver.as_ref(),
             now: self.clock.now(),
+            started_at: self.started_at,
             limits: self.limits,
+            crash: &self.crash,
         };
-        let bronze = self.bronze.as_ref();
-        let ahead = bronze.map(|bronze| RowsAhead::new(bronze, batch.id, self.started_at));
-        work(&context, ahead.as_ref())
+        (&mut self.checkpoint, reading)
     }
 
     /// The batch that was planned when the last run stopped: confirm it if bronze has it, else do it again, or give it up
@@ -333,7 +351,7 @@ impl Pipeline {
                 .apply_pending(report_of(batch.id, &outcomes, Some(version)))
                 .await;
         }
-        let loaded = self.load(&batch).await?;
+        let loaded = self.load(&batch, None).await?;
         if let Some(outcomes) = self.checkpoint.prepared(batch.id)?
             && !same_content(&outcomes, &loaded.outcomes)
         {
@@ -417,7 +435,7 @@ impl Pipeline {
         version: Option<Version>,
     ) -> Result<ApplyCounters> {
         let now = self.started_at;
-        let is_long = batch.files.len() >= CONFIRMED_BESIDE_SILVER_MIN;
+        let is_long = batch.files.len() >= BESIDE_CHECKPOINT_MIN;
         let is_next = |silver: &&mut SilverTable| {
             let next = silver.applied_up_to().map_or(1, |version| version.0 + 1);
             is_long && version == Some(Version(next))
@@ -431,22 +449,18 @@ impl Pipeline {
             return self.confirm_first(batch, Some(version));
         };
         let (checkpoint, crash) = (&mut self.checkpoint, &self.crash);
-        let (confirmed, applied) = std::thread::scope(|scope| {
-            let apply = scope.spawn(|| {
+        let (confirmed, applied) = beside(
+            true,
+            || checkpoint.confirm_loaded(batch.id, Some(version), now),
+            || {
                 // The runtime of the loader waits for this.
                 let runtime = Builder::new_current_thread().enable_time().build();
                 let runtime = runtime.map_err(|error| {
                     Error::unavailable(format!("silver cannot be written aside: {error}"))
                 })?;
                 runtime.block_on(silver.apply(bronze, version, &files, crash))
-            });
-            let confirmed = checkpoint.confirm_loaded(batch.id, Some(version), now);
-            let applied = apply.join();
-            (
-                confirmed,
-                applied.unwrap_or_else(|panic| resume_unwind(panic)),
-            )
-        });
+            },
+        );
         confirmed?;
         self.crash.reach(CrashPoint::AfterConfirmLoaded)?;
         let commit = applied?;
@@ -476,15 +490,11 @@ impl Pipeline {
         let bronze = self.bronze.as_ref().ok_or_else(no_bronze)?;
         let ahead = RowsAhead::new(bronze, batch, self.started_at);
         let checkpoint = &mut self.checkpoint;
-        let (prepared, written) = std::thread::scope(|scope| {
-            let write = scope.spawn(|| ahead.write(&loaded.schema, rows));
-            let prepared = checkpoint.prepare(batch, &loaded.outcomes);
-            let written = write.join();
-            (
-                prepared,
-                written.unwrap_or_else(|panic| resume_unwind(panic)),
-            )
-        });
+        let (prepared, written) = beside(
+            true,
+            || checkpoint.prepare(batch, &loaded.outcomes),
+            || ahead.write(&loaded.schema, rows),
+        );
         let written = written?;
         if prepared.is_err() {
             ahead.discard(&written);
@@ -564,6 +574,52 @@ impl Pipeline {
             version: batch.0,
         })
     }
+}
+
+/// What files are read with, the checkpoint aside.
+struct Reading<'a> {
+    settings: &'a PipelineSettings,
+    bronze: Option<&'a BronzeTable>,
+    silver: Option<&'a SilverTable>,
+    is_first: bool,
+    now: i64,
+    started_at: i64,
+    limits: LoadLimits,
+    crash: &'a CrashSwitch,
+}
+
+impl Reading<'_> {
+    fn run<T>(
+        &self,
+        batch: &MicroBatch,
+        work: impl FnOnce(&LoadContext<'_>, Option<&RowsAhead<'_>>) -> Result<T>,
+    ) -> Result<T> {
+        let context = LoadContext {
+            settings: self.settings,
+            late_snapshot: &|rows| match self.silver {
+                Some(silver) => silver.late_snapshot(rows),
+                None => Ok(None),
+            },
+            is_first: self.is_first,
+            now: self.now,
+            limits: self.limits,
+        };
+        let ahead = |bronze| RowsAhead::new(bronze, batch.id, self.started_at);
+        work(&context, self.bronze.map(ahead).as_ref())
+    }
+}
+
+/// Freezes a batch, if it is not yet.
+fn freeze(
+    checkpoint: &mut CheckpointStore,
+    next: Option<&NextBatch>,
+    reading: &Reading<'_>,
+) -> Result<()> {
+    let Some(next) = next else {
+        return Ok(());
+    };
+    checkpoint.freeze(next, reading.started_at)?;
+    reading.crash.reach(CrashPoint::AfterPlan)
 }
 
 impl ApplyCounters {

@@ -36,6 +36,8 @@ const SELECT_LAST_BATCH: &str = "
         rows_deleted, rows_late, rows_repeated, conflicts, seconds
     FROM batches WHERE state IN ('loaded', 'applied') ORDER BY batch_id DESC LIMIT 1";
 
+const UPDATE_NEXT_BATCH: &str = "
+    UPDATE meta SET next_batch_id = next_batch_id + 1 WHERE next_batch_id = ?1";
 const INSERT_BATCH: &str = "
     INSERT INTO batches (batch_id, epoch, state, planned_at, files)
     VALUES (?1, (SELECT epoch FROM meta), 'planned', ?2, ?3)";
@@ -61,32 +63,61 @@ const UPDATE_APPLIED_UP_TO: &str = "
 const UPDATE_APPLIED_BACK_TO: &str = "UPDATE meta SET applied_up_to = ?1 WHERE applied_up_to > ?1";
 
 impl CheckpointStore {
-    /// Freezes the next batch: settled pending files and parked ones whose next try is due, in path order, up to the
-    /// limits. `None` when there is none, and then nothing is written. Fails while another batch is planned.
-    ///
-    /// If the program stops inside, either the batch is planned and its id used, or nothing happened. A power cut before
-    /// [`CheckpointStore::prepare`] may take the plan back, when no table knows the batch yet.
+    /// Freezes the next batch, if there is one.
     pub fn plan(
         &mut self,
         settled: &dyn Fn(&str) -> bool,
         limits: BatchLimits,
         now: Micros,
     ) -> Result<Option<MicroBatch>> {
+        let Some(next) = self.next_batch(settled, limits, now)? else {
+            return Ok(None);
+        };
+        self.freeze(&next, now)?;
+        Ok(Some(next.batch))
+    }
+
+    /// The next batch: settled pending files and parked ones whose next try is due, in path order, up to the limits. `None`
+    /// when there is none. Nothing is written. Fails while another batch is planned.
+    pub fn next_batch(
+        &self,
+        settled: &dyn Fn(&str) -> bool,
+        limits: BatchLimits,
+        now: Micros,
+    ) -> Result<Option<NextBatch>> {
         if let Some(id) = self.read(planned_batch)? {
             return Err(Error::bug(format!("batch {id} is still planned")));
         }
-        let Taken { files, runs, .. } =
-            self.read(|connection| due_files(connection, settled, limits, now))?;
-        if files.is_empty() {
-            return Ok(None);
-        }
+        self.read(|connection| {
+            let Taken { files, runs, .. } = due_files(connection, settled, limits, now)?;
+            if files.is_empty() {
+                return Ok(None);
+            }
+            let id = connection.query_row("SELECT next_batch_id FROM meta", [], |row| row.get(0));
+            let id = BatchId(id?);
+            Ok(Some(NextBatch {
+                batch: MicroBatch { id, files },
+                runs,
+            }))
+        })
+    }
+
+    /// Freezes a batch that [`CheckpointStore::next_batch`] gave, after which nothing else was written.
+    ///
+    /// If the program stops inside, either the batch is planned and its id used, or nothing happened. A power cut before
+    /// [`CheckpointStore::prepare`] may take the plan back, when no table knows the batch yet.
+    pub fn freeze(&mut self, next: &NextBatch, now: Micros) -> Result<()> {
+        let NextBatch { batch, runs } = next;
+        let id = batch.id.0;
         self.write_unsynced(|transaction| {
-            let id: i64 =
-                transaction.query_row("SELECT next_batch_id FROM meta", [], |row| row.get(0))?;
-            transaction.execute("UPDATE meta SET next_batch_id = next_batch_id + 1", [])?;
-            transaction.execute(INSERT_BATCH, (id, now, stored(files.len() as u64)))?;
-            for run in &runs {
-                let files = &files[run.files.clone()];
+            let taken = transaction.execute(UPDATE_NEXT_BATCH, (id,))?;
+            if taken != 1 {
+                return Err(Error::bug(format!("batch {id} is not the next one")));
+            }
+            let count = stored(batch.files.len() as u64);
+            transaction.execute(INSERT_BATCH, (id, now, count))?;
+            for run in runs {
+                let files = &batch.files[run.files.clone()];
                 let (Some(first), Some(last)) = (files.first(), files.last()) else {
                     continue;
                 };
@@ -106,10 +137,7 @@ impl CheckpointStore {
                     )));
                 }
             }
-            Ok(Some(MicroBatch {
-                id: BatchId(id),
-                files,
-            }))
+            Ok(())
         })
     }
 
@@ -384,6 +412,14 @@ fn due_files(
     Ok(taken)
 }
 
+/// A batch that is not frozen yet.
+#[derive(Debug)]
+pub struct NextBatch {
+    /// What it will be.
+    pub batch: MicroBatch,
+    runs: Vec<Run>,
+}
+
 /// What a batch takes.
 struct Taken {
     files: Vec<PlannedFile>,
@@ -395,6 +431,7 @@ struct Taken {
 }
 
 /// All files of one state in a stretch of the order of paths.
+#[derive(Debug)]
 struct Run {
     state: FileState,
     files: Range<usize>,

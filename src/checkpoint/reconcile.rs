@@ -82,30 +82,50 @@ impl CheckpointStore {
         include_existing_files: bool,
         now: Micros,
     ) -> Result<Reconciled> {
-        let first = self.read(is_first_listing)?;
-        let compared = self.read(|connection| compare(connection, listing, allow_overwrites))?;
-        if !first && compared.changes.is_empty() {
-            return Ok(compared.reconciled);
+        let compared = self.compare(listing, allow_overwrites, include_existing_files)?;
+        self.record(&compared, now)?;
+        Ok(compared.reconciled)
+    }
+
+    /// Compares a listing with the ledger, as [`CheckpointStore::reconcile`] does, and records nothing.
+    pub fn compare<'a>(
+        &self,
+        listing: &'a Listing,
+        allow_overwrites: AllowOverwrites,
+        include_existing_files: bool,
+    ) -> Result<Compared<'a>> {
+        let is_first = self.read(is_first_listing)?;
+        let mut compared =
+            self.read(|connection| compare(connection, listing, allow_overwrites))?;
+        compared.is_first = is_first;
+        if is_first && !include_existing_files {
+            compared.existed_before = true;
+            compared.reconciled.new = 0;
+            compared.reconciled.waiting.clear();
         }
-        let existed_before = first && !include_existing_files;
+        Ok(compared)
+    }
+
+    /// Records what [`CheckpointStore::compare`] found, after which nothing else was written.
+    pub fn record(&mut self, compared: &Compared<'_>, now: Micros) -> Result<()> {
+        let Compared {
+            changes, is_first, ..
+        } = compared;
+        if !is_first && changes.is_empty() {
+            return Ok(());
+        }
         let is_found_again = |change: &Change<'_>| matches!(change, Change::New(_));
         let record = |transaction: &Transaction<'_>| {
-            for change in &compared.changes {
-                record_change(transaction, change, existed_before, now)?;
+            for change in changes {
+                record_change(transaction, change, compared.existed_before, now)?;
             }
             transaction.execute("UPDATE meta SET first_listing_done = 1", [])?;
             Ok(())
         };
-        match !first && compared.changes.iter().all(is_found_again) {
-            true => self.write_unsynced(record)?,
-            false => self.write(record)?,
+        match !is_first && changes.iter().all(is_found_again) {
+            true => self.write_unsynced(record),
+            false => self.write(record),
         }
-        let mut reconciled = compared.reconciled;
-        if existed_before {
-            reconciled.new = 0;
-            reconciled.waiting.clear();
-        }
-        Ok(reconciled)
     }
 
     /// The content is the one that was loaded: the file is loaded (again), and no fault. For `Reconciled::to_rehash`.
@@ -184,9 +204,15 @@ enum Change<'a> {
     Seen(&'a LandingFile),
 }
 
-struct Compared<'a> {
-    reconciled: Reconciled,
+/// What a listing says about the ledger.
+pub struct Compared<'a> {
+    /// For the caller.
+    pub reconciled: Reconciled,
     changes: Vec<Change<'a>>,
+    /// No listing was recorded before.
+    is_first: bool,
+    /// Files that are not known are not to be loaded.
+    existed_before: bool,
 }
 
 /// One row of the ledger, as far as a listing can touch it.
@@ -226,6 +252,8 @@ fn compare<'a>(
     let mut compared = Compared {
         reconciled: Reconciled::default(),
         changes: Vec::new(),
+        is_first: false,
+        existed_before: false,
     };
     let mut listed = listing.files.iter().peekable();
     let mut statement = connection.prepare_cached(SELECT_LEDGER)?;
