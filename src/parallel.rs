@@ -18,7 +18,34 @@ pub fn in_parallel<T: Send>(
     let threads = cores().min(count);
     match threads {
         0 | 1 => (0..count).map(work).collect(),
-        _ => in_threads(threads, count, work),
+        _ => in_threads(threads, count, work).into_iter().collect(),
+    }
+}
+
+/// The same, never on the thread of the caller, where `work` may not wait for a runtime of its own.
+pub fn in_parallel_elsewhere<T: Send>(
+    count: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    in_threads(cores().min(count), count, work)
+        .into_iter()
+        .collect()
+}
+
+/// What `work` makes of each item, in their order; on all cores where there are more than `share` items, so many in a row.
+pub fn map_in_parallel<I: Sync, T: Send>(
+    items: &[I],
+    share: usize,
+    work: impl Fn(&I) -> T + Sync,
+) -> Vec<T> {
+    let shares: Vec<&[I]> = items.chunks(share.max(1)).collect();
+    match cores().min(shares.len()) {
+        0 | 1 => items.iter().map(work).collect(),
+        threads => {
+            let of_share = |share: usize| shares[share].iter().map(&work).collect::<Vec<T>>();
+            let made = in_threads(threads, shares.len(), of_share);
+            made.into_iter().flatten().collect()
+        }
     }
 }
 
@@ -44,19 +71,7 @@ pub fn beside<A, B: Send>(
     })
 }
 
-/// The same, never on the thread of the caller, where `work` may not wait for a runtime of its own.
-pub fn in_parallel_elsewhere<T: Send>(
-    count: usize,
-    work: impl Fn(usize) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    in_threads(cores().min(count), count, work)
-}
-
-fn in_threads<T: Send>(
-    threads: usize,
-    count: usize,
-    work: impl Fn(usize) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
+fn in_threads<T: Send>(threads: usize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let run = || {
         let mut done = Vec::new();

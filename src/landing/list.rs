@@ -6,6 +6,7 @@
 use super::pattern::{Matcher, matcher};
 use super::{LandingFile, encode_name};
 use crate::error::{Error, Result};
+use crate::parallel::map_in_parallel;
 use crate::settings::{Format, PACKED_ENDINGS};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -28,6 +29,9 @@ pub struct Listing {
 
 /// How many ignored entries a listing names.
 pub const IGNORED_MAX: usize = 100;
+
+/// So many files are looked at by one core, one after the other.
+const LOOKED_AT_MIN: usize = if cfg!(debug_assertions) { 2 } else { 256 };
 
 /// Names of files that an uploader has not finished.
 const UNFINISHED: [&str; 3] = [".tmp", ".part", ".crdownload"];
@@ -130,6 +134,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn list_folder(&mut self, folder: &OsStr) -> std::io::Result<()> {
+        let mut taken = Vec::new();
         for entry in std::fs::read_dir(self.root.join(folder))? {
             let entry = entry?;
             let name = entry.file_name();
@@ -140,23 +145,20 @@ impl Walk<'_> {
             if self.excluded.contains(&path) {
                 continue;
             }
-            if let Err(error) = self.take(&entry, &name, path.clone()) {
-                self.give_up(&path, &error);
+            match entry.file_type() {
+                Err(error) => self.give_up(&path, &error),
+                Ok(kind) if kind.is_dir() => self.folders.push(path),
+                Ok(kind) if !kind.is_file() => self.ignore(&path, why_ignored(kind)),
+                Ok(_) if self.filter.takes(&path.to_string_lossy(), &name) => {
+                    taken.push((entry, path));
+                }
+                Ok(_) => {}
             }
         }
-        Ok(())
-    }
-
-    fn take(&mut self, entry: &DirEntry, name: &OsStr, path: OsString) -> std::io::Result<()> {
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            self.folders.push(path);
-        } else if !kind.is_file() {
-            self.ignore(&path, why_ignored(kind));
-        } else if self.filter.takes(&path.to_string_lossy(), name) {
-            let metadata = entry.metadata()?;
-            if metadata.is_file() {
-                self.listing.files.push(landing_file(&path, &metadata));
+        for ((_, path), looked_at) in taken.iter().zip(look_at(&taken)) {
+            match looked_at {
+                Ok(file) => self.listing.files.extend(file),
+                Err(error) => self.give_up(path, &error),
             }
         }
         Ok(())
@@ -176,6 +178,16 @@ impl Walk<'_> {
                 .push((encode_name(path), error.to_string()));
         }
     }
+}
+
+/// Size and times of entries of a folder, in their order, asked on all cores where they are many; nothing of what is no file any
+/// more.
+fn look_at(entries: &[(DirEntry, OsString)]) -> Vec<std::io::Result<Option<LandingFile>>> {
+    let looked_at = |(entry, path): &(DirEntry, OsString)| {
+        let metadata = entry.metadata()?;
+        Ok(metadata.is_file().then(|| landing_file(path, &metadata)))
+    };
+    map_in_parallel(entries, LOOKED_AT_MIN, looked_at)
 }
 
 fn landing_file(path: &OsStr, metadata: &Metadata) -> LandingFile {

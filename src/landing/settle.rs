@@ -4,14 +4,14 @@
 //! lie in the past. What we saw ourselves decides otherwise. Memory is held only for files that wait for a batch.
 
 use super::LandingFile;
-use crate::parallel::in_parallel;
+use crate::parallel::map_in_parallel;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// Two looks that are closer together than this, or than `settle`, count as one.
 const LOOKS_APART: Duration = Duration::from_millis(100);
-/// Whether somebody writes is asked on all cores from so many files on, of so many in a row.
-const ASKED_AT_ONCE_MIN: usize = 256;
+/// Whether somebody writes is asked of so many files in a row by one core.
+const ASKED_IN_A_ROW: usize = 256;
 
 /// Remembers earlier looks at files that wait.
 #[derive(Debug)]
@@ -79,7 +79,9 @@ impl Settler {
             |place: &usize| self.is_written_long_ago(&observations[*place], now);
         let asked: Vec<usize> = (0..waiting.len()).filter(is_written_long_ago).collect();
         let mut left_alone = vec![false; waiting.len()];
-        for (place, answer) in all_of(&asked, &|place| nobody_writes(&waiting[place].path)) {
+        let ask = |place: &usize| nobody_writes(&waiting[*place].path);
+        let answers = map_in_parallel(&asked, ASKED_IN_A_ROW, ask);
+        for (place, answer) in asked.into_iter().zip(answers) {
             left_alone[place] = answer;
         }
         for ((file, observation), left_alone) in waiting.iter().zip(observations).zip(left_alone) {
@@ -136,20 +138,6 @@ impl Settler {
             None => by_our_looks,
         }
     }
-}
-
-/// The answers about some files, on all cores where there are many.
-fn all_of(places: &[usize], answer: &(dyn Fn(usize) -> bool + Sync)) -> Vec<(usize, bool)> {
-    let answered = |&place: &usize| (place, answer(place));
-    if places.len() < ASKED_AT_ONCE_MIN {
-        return places.iter().map(answered).collect();
-    }
-    let chunks: Vec<&[usize]> = places.chunks(ASKED_AT_ONCE_MIN).collect();
-    let answers = in_parallel(chunks.len(), |chunk| {
-        Ok(chunks[chunk].iter().map(answered).collect::<Vec<_>>())
-    });
-    // No piece of this work fails.
-    answers.unwrap_or_default().concat()
 }
 
 fn micros(duration: Duration) -> i64 {
@@ -249,7 +237,7 @@ mod tests {
 
     #[test]
     fn each_of_many_files_has_its_own_answer() {
-        let count = 3 * ASKED_AT_ONCE_MIN + 1;
+        let count = 3 * ASKED_IN_A_ROW + 1;
         let path = |place: usize| format!("{place:04}");
         let waiting: Vec<LandingFile> = (0..count)
             .map(|place| file(&path(place), 1, NOW - 10 * SECOND, NOW))
