@@ -19,6 +19,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::panic::resume_unwind;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -329,13 +330,20 @@ impl ObjectStore for DurableStore {
     async fn put_multipart_opts(
         &self,
         location: &Path,
-        options: PutMultipartOptions,
+        _: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        let inner = self.inner.put_multipart_opts(location, options).await?;
+        let path = self.inner.path_to_filesystem(location)?;
+        let upload = blocking(move || {
+            let (file, staged) = stage(&path).map_err(|error| store_error(&path, error))?;
+            Ok((Arc::new(file), staged, path))
+        });
+        let (file, staged, path) = upload.await?;
         Ok(Box::new(DurableUpload {
-            inner,
+            file,
+            staged: Some(staged),
+            path,
+            length: 0,
             store: self.clone(),
-            location: location.clone(),
         }))
     }
 
@@ -404,27 +412,79 @@ impl ObjectStore for DurableStore {
 }
 
 /// An upload in parts that is on disk when it is complete.
+///
+/// Each part is synced by itself as soon as it is written, so that the end has little to wait for, and memory of the system is
+/// not full of bytes that the disk lacks.
 #[derive(Debug)]
 struct DurableUpload {
-    inner: Box<dyn MultipartUpload>,
+    file: Arc<File>,
+    /// Its name, which no listing shows, until it has its own.
+    staged: Option<PathBuf>,
+    path: PathBuf,
+    /// Of the parts so far.
+    length: u64,
     store: DurableStore,
-    location: Path,
 }
 
 #[async_trait]
 impl MultipartUpload for DurableUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        self.inner.put_part(data)
+        let mut at = self.length;
+        self.length += data.content_length() as u64;
+        let (file, path) = (Arc::clone(&self.file), self.path.clone());
+        Box::pin(blocking(move || {
+            let written = data.iter().try_for_each(|bytes| {
+                file.write_all_at(bytes, at)?;
+                at += bytes.len() as u64;
+                Ok(())
+            });
+            let synced = written.and_then(|()| file.sync_data());
+            synced.map_err(|error| store_error(&path, error))
+        }))
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let result = self.inner.complete().await?;
-        self.store.sync(&self.location).await?;
-        Ok(result)
+        let Some(staged) = self.staged.take() else {
+            let error = io::Error::other("the upload is over");
+            return Err(store_error(&self.path, error));
+        };
+        self.store.lock_hidden().remove(&self.path);
+        let (file, path) = (Arc::clone(&self.file), self.path.clone());
+        let folders = Arc::clone(&self.store.folders);
+        blocking(move || {
+            let placed = file
+                .sync_all()
+                .and_then(|()| std::fs::rename(&staged, &path));
+            if placed.is_err() {
+                let _ = std::fs::remove_file(&staged);
+            }
+            placed
+                .and_then(|()| folders.sync(&path))
+                .map_err(|error| store_error(&path, error))
+        })
+        .await?;
+        Ok(PutResult {
+            e_tag: None,
+            version: None,
+        })
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.inner.abort().await
+        match self.staged.take() {
+            Some(staged) => {
+                std::fs::remove_file(&staged).map_err(|error| store_error(&staged, error))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for DurableUpload {
+    fn drop(&mut self) {
+        if let Some(staged) = self.staged.take() {
+            // A leftover is invisible, and vacuum takes it.
+            let _ = std::fs::remove_file(staged);
+        }
     }
 }
 
@@ -547,5 +607,37 @@ mod tests {
             store.get(&path).await.unwrap().bytes().await.unwrap(),
             "one two"
         );
+    }
+
+    #[tokio::test]
+    async fn upload_in_parts_has_its_name_when_it_is_complete_and_leaves_nothing_otherwise() {
+        let (folder, store, path) = store();
+        let names = || -> Vec<String> {
+            let entries = std::fs::read_dir(folder.path().join("new/folder")).unwrap();
+            let name = |entry: io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+            entries
+                .map(|entry| name(entry).into_string().unwrap())
+                .collect()
+        };
+        let mut upload = store.put_multipart(&path).await.unwrap();
+        // Parts may be written in any order.
+        let first = upload.put_part("first, ".into());
+        let payload = PutPayload::from_iter(["sec", "ond"].map(bytes::Bytes::from));
+        upload.put_part(payload).await.unwrap();
+        first.await.unwrap();
+        assert_eq!(names(), ["entry#1"]);
+        upload.complete().await.unwrap();
+        assert_eq!(names(), ["entry"]);
+        let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
+        assert_eq!(bytes, "first, second");
+        assert!(upload.complete().await.is_err());
+
+        let mut aborted = store.put_multipart(&path).await.unwrap();
+        aborted.put_part("other".into()).await.unwrap();
+        aborted.abort().await.unwrap();
+        drop(store.put_multipart(&path).await.unwrap());
+        assert_eq!(names(), ["entry"]);
+        let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
+        assert_eq!(bytes, "first, second");
     }
 }

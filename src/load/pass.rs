@@ -335,7 +335,7 @@ impl<'w> Worker<'w> {
             };
             self.block(open, next)?;
         }
-        self.close_writer_of(open.place)?;
+        self.close_writer_of(open.place, &open.state)?;
         self.finish_if_done(open)
     }
 
@@ -396,7 +396,7 @@ impl<'w> Worker<'w> {
         );
         let (_, result) = worker.into_inner();
         result?;
-        self.close_writer_of(place)?;
+        self.close_writer_of(place, &state)?;
         if let Err(fault) = decoded {
             lock(&state).fail(0, fault);
         }
@@ -446,11 +446,15 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// Finishes the data files of this worker for one file; open ones cost memory.
-    fn close_writer_of(&mut self, place: usize) -> Result<()> {
-        if let Some(writer) = self.writers_of.remove(&place) {
-            self.result.written_of.push((place, writer.close()?));
-        }
+    /// Finishes the data files of this worker for one file, if it has some; open ones cost memory. They take what is held of the
+    /// file, which else would be one more.
+    fn close_writer_of(&mut self, place: usize, state: &Mutex<FileState>) -> Result<()> {
+        let Some(mut writer) = self.writers_of.remove(&place) else {
+            return Ok(());
+        };
+        let held = lock(state).take_held();
+        held.iter().try_for_each(|rows| writer.write(rows))?;
+        self.result.written_of.push((place, writer.close()?));
         Ok(())
     }
 
