@@ -47,6 +47,8 @@ struct Unsynced {
 const LOG_FOLDER: &str = "_delta_log";
 /// So many files are synced at once at most.
 const SYNCED_AT_ONCE_MAX: usize = 16;
+/// A large file is synced when the disk may lack so many bytes of it.
+const SYNCED_BYTES: u64 = 32 << 20;
 /// So many files wait for a log entry at most: each is open.
 const UNSYNCED_MAX: usize = 200;
 
@@ -343,6 +345,7 @@ impl ObjectStore for DurableStore {
             staged: Some(staged),
             path,
             length: 0,
+            unsynced: Arc::default(),
             store: self.clone(),
         }))
     }
@@ -413,8 +416,8 @@ impl ObjectStore for DurableStore {
 
 /// An upload in parts that is on disk when it is complete.
 ///
-/// Each part is synced by itself as soon as it is written, so that the end has little to wait for, and memory of the system is
-/// not full of bytes that the disk lacks.
+/// The disk is given what was written now and then, so that the end has little to wait for, and memory of the system is not full
+/// of bytes that the disk lacks.
 #[derive(Debug)]
 struct DurableUpload {
     file: Arc<File>,
@@ -423,6 +426,9 @@ struct DurableUpload {
     path: PathBuf,
     /// Of the parts so far.
     length: u64,
+    /// Bytes that the disk may lack. The system lets one write to a file at a time, and those that wait for it there keep a core
+    /// busy: they wait here.
+    unsynced: Arc<Mutex<u64>>,
     store: DurableStore,
 }
 
@@ -432,14 +438,26 @@ impl MultipartUpload for DurableUpload {
         let mut at = self.length;
         self.length += data.content_length() as u64;
         let (file, path) = (Arc::clone(&self.file), self.path.clone());
+        let unsynced = Arc::clone(&self.unsynced);
         Box::pin(blocking(move || {
-            let written = data.iter().try_for_each(|bytes| {
-                file.write_all_at(bytes, at)?;
-                at += bytes.len() as u64;
-                Ok(())
+            let mut write = || {
+                let mut unsynced = lock(&unsynced);
+                for bytes in &data {
+                    file.write_all_at(bytes, at)?;
+                    at += bytes.len() as u64;
+                    *unsynced += bytes.len() as u64;
+                }
+                let is_much = *unsynced >= SYNCED_BYTES;
+                if is_much {
+                    *unsynced = 0;
+                }
+                io::Result::Ok(is_much)
+            };
+            let written = write().and_then(|is_much| match is_much {
+                true => file.sync_data(),
+                false => Ok(()),
             });
-            let synced = written.and_then(|()| file.sync_data());
-            synced.map_err(|error| store_error(&path, error))
+            written.map_err(|error| store_error(&path, error))
         }))
     }
 
