@@ -58,6 +58,7 @@ use arrow::datatypes::DataType;
 use bytes::Bytes;
 use format::FileFormat;
 use rows::Rows;
+use std::collections::HashSet;
 use time::TimeFormats;
 use value::ValueReader;
 
@@ -88,7 +89,10 @@ pub struct Decoded {
     pub rejects: Vec<Reject>,
     /// Columns that the schema lacks and that hold a value, with the narrowest type that holds all their values.
     /// Filled where the schema may take them; the caller merges them over the files of a batch, extends the schema and decodes again.
+    /// Of a part or a block, the type is NULL where no value told it so far.
     pub new_columns: Vec<NewColumn>,
+    /// Where the first value of each of them stands.
+    pub new_column_places: Vec<String>,
     /// The unpacked bytes that `positions` point into; empty for formats without such places.
     pub text: Bytes,
     /// Unpacked bytes of the file before them.
@@ -131,6 +135,8 @@ pub fn decode_in_parts(
 }
 
 /// Decodes a block of a JSON file whose records have no envelope; what is wrong is named by its place in the file.
+///
+/// That a block brings new columns is no fault of it, whatever the settings say: the caller has all of them.
 pub fn decode_block(
     path: &str,
     block: Block,
@@ -149,7 +155,7 @@ pub fn decode_block(
         (None, Some(places)) => json::read_places(&text.bytes, places, settings, &mut rows),
         (None, None) => json::read_lines(&text.bytes, text.start, settings, &mut rows),
     }
-    rows.finish()
+    rows.finish_stretch()
 }
 
 /// Whether a file can be read in blocks, told by its name and the settings; its first bytes must be asked, too.
@@ -164,6 +170,19 @@ pub fn is_of_blocks(path: &str, settings: &SourceSettings) -> bool {
         Format::Csv | Format::Parquet | Format::Avro => false,
     };
     is_plain && is_json
+}
+
+/// A file brings new columns and must not, each with the place of a value; the first place of each is told.
+pub(crate) fn new_columns_fault<'c>(
+    arrivals: impl Iterator<Item = (&'c str, &'c str)>,
+) -> FileFault {
+    let mut seen = HashSet::new();
+    let firsts = arrivals.filter(|(name, _)| seen.insert(*name));
+    let names: Vec<String> = firsts
+        .map(|(name, first)| format!("{name} (first in {first})"))
+        .collect();
+    let detail = format!("new columns: {}", names.join(", "));
+    FileFault::new(ParkReason::NewColumns, detail)
 }
 
 /// Whether the name of a file says that its bytes are the text of its records.
@@ -264,6 +283,12 @@ fn reader(
 }
 
 impl Decoded {
+    /// The names of the new columns, each with the place of its first value.
+    pub(crate) fn arrivals(&self) -> impl Iterator<Item = (&str, &str)> {
+        let names = self.new_columns.iter().map(|column| column.name.as_str());
+        names.zip(self.new_column_places.iter().map(String::as_str))
+    }
+
     /// The raw text of row `index`, for a refusal after decoding (null key, unknown operation).
     ///
     /// A row of a format without text is given as JSON, as it was decoded; an index beyond the rows gives nothing.

@@ -181,6 +181,16 @@ fn check_nested_names(path: &str, data_type: &DataType) -> Result<()> {
     }
 }
 
+impl NewColumn {
+    /// The same; STRING where no value told a type.
+    pub fn or_string(mut self) -> Self {
+        if self.data_type == DataType::Null {
+            self.data_type = DataType::Utf8;
+        }
+        self
+    }
+}
+
 /// The new columns of several files as one list, in the order of their first appearance, with types widened.
 pub fn merge_new_columns<'a>(files: impl IntoIterator<Item = &'a [NewColumn]>) -> Vec<NewColumn> {
     let mut merged: Vec<NewColumn> = Vec::new();

@@ -17,7 +17,8 @@ use std::path::Path;
 /// Everything that a run left, but for what tells when.
 #[derive(Debug, PartialEq)]
 struct Ending {
-    files: Vec<(String, Option<String>)>,
+    /// State, reason and detail of each.
+    files: Vec<(String, Option<String>, Option<String>)>,
     bronze: Vec<String>,
     quarantine: Vec<String>,
     silver: Vec<String>,
@@ -65,8 +66,12 @@ fn ending(loader: &TestLoader, names: &[&str]) -> Ending {
     let silver = loader
         .silver()
         .map(|_| loader.silver_texts(&["order_id", "status", "seq"]));
+    let file = |name: &&str| {
+        let (state, reason) = loader.file(name);
+        (state, reason, loader.file_detail(name))
+    };
     Ending {
-        files: names.iter().map(|name| loader.file(name)).collect(),
+        files: names.iter().map(file).collect(),
         bronze: bronze.unwrap_or_default(),
         quarantine,
         silver: silver.unwrap_or_default(),
@@ -92,6 +97,80 @@ fn gzip(text: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// Separated values in which something is wrong or new behind the first pieces.
+fn csv_files() -> Vec<(&'static str, Vec<u8>)> {
+    const HEADER: &str = "op,order_id,status,seq";
+    let row = |number: usize| format!("U,{},s{number},{number}", number % 7);
+    let rows = |numbers: std::ops::Range<usize>, line_end: &str| -> String {
+        numbers.map(|number| row(number) + line_end).collect()
+    };
+    let quoted: String = (400..420)
+        .map(|n| format!("U,{},\"a\nb{n}\",{n}\n", n % 7))
+        .collect();
+    let windows: String = (1000..1020)
+        .map(|n| match n % 4 {
+            0 => format!("U,{}, \"a \"\"{n}\"\"\r\n\r\n,b\" ,{n}\r\n\r\n", n % 7),
+            1 => format!("U,{},\"{n},\r\n\",{n}\r\n", n % 7),
+            _ => row(n) + "\r\n",
+        })
+        .collect();
+    let late_columns: String = (1100..1140)
+        .map(|n| match n % 9 {
+            8 => format!("{},\"\",n,,\n", row(n)),
+            7 => format!("{},7,,0.5,\"\"\n", row(n)),
+            6 => format!("{},\"\",,1,2024-05-01\n", row(n)),
+            _ if n < 1110 => format!("{},\"\",,,\n", row(n)),
+            5 => format!("U,none,s,{n},1,n,1,x\n"),
+            _ => format!("{},\"\",,2,\n", row(n)),
+        })
+        .collect();
+    let late_columns = format!("{HEADER},q,note,weight,day\n{late_columns}");
+    let comments: String = (1200..1220)
+        .map(|n| format!("{}\n#, \"{n}\n\n", row(n)))
+        .collect();
+    let mut not_text = format!("{HEADER}\n{}", rows(1300..1320, "\n")).into_bytes();
+    let middle = not_text.len() / 2;
+    not_text[middle] = 0xFF;
+    let packed = gzip(&format!("{HEADER}\n{}", rows(1400..1440, "\n")));
+    let twice = gzip(&format!("{HEADER},op\n{}", rows(1500..1599, "\n")));
+    let in_parts = format!("{HEADER}\n{}", rows(1600..1630, "\n"));
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    xz.write_all(in_parts.as_bytes()).unwrap();
+    vec![
+        ("f.csv", format!("{HEADER}\n{quoted}x\n").into()),
+        (
+            "f-windows.csv",
+            format!("\u{feff}{HEADER}\r\n{windows}").into(),
+        ),
+        ("f-columns.csv", late_columns.clone().into()),
+        (
+            "f-comments.csv",
+            format!("# \"one\n{HEADER}\n{comments}#").into(),
+        ),
+        ("f-not-text.csv", not_text),
+        (
+            "f-open.csv",
+            format!("{late_columns}U,1,\"s,1\n{}", rows(1700..1720, "\n")).into(),
+        ),
+        (
+            "f-no-header.csv",
+            format!("{HEADER},op\n{}\"", rows(1800..1810, "\n")).into(),
+        ),
+        ("f-packed.csv.gz", packed.clone()),
+        ("f-cut.csv.gz", packed[..packed.len() - 9].to_vec()),
+        ("f-cut-no-header.csv.gz", twice[..90].to_vec()),
+        ("f-parts.csv.xz", xz.finish().unwrap()),
+        (
+            "f-tabs.tsv",
+            format!("{HEADER}\n{}", rows(1900..1920, "\n").trim_end())
+                .replace(',', "\t")
+                .into(),
+        ),
+        ("f-header.csv", HEADER.into()),
+        ("f-empty.csv", "\r\n\n".into()),
+    ]
+}
+
 /// Files in which something is wrong or new behind the first pieces.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     let plain = |_: usize| String::new();
@@ -109,20 +188,13 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     let middle = not_text.len() / 2;
     not_text[middle] = 0xFF;
     let marked = format!("\u{feff}{}", lines(300..310, &plain));
-    let csv: String = (400..420)
-        .map(|n| format!("U,{},\"a\nb{n}\",{n}\n", n % 7))
-        .collect();
     let array: Vec<String> = (500..520).map(|n| order(n, "")).collect();
-    vec![
+    let mut files = vec![
         ("a-plain.jsonl", lines(0..40, &plain).into_bytes()),
         ("b-columns.jsonl", lines(40..80, &late_column).into_bytes()),
         ("c-broken.jsonl", broken.into_bytes()),
         ("d-not-text.jsonl", not_text),
         ("e-marked.jsonl", marked.into_bytes()),
-        (
-            "f.csv",
-            format!("op,order_id,status,seq\n{csv}x\n").into_bytes(),
-        ),
         ("g-packed.jsonl.gz", gzip(&lines(600..640, &plain))),
         ("h-gzip-in-disguise.jsonl", gzip(&lines(700..720, &plain))),
         (
@@ -145,7 +217,9 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
             "l-no-line-end.jsonl",
             lines(900..910, &plain).trim_end().into(),
         ),
-    ]
+    ];
+    files.extend(csv_files());
+    files
 }
 
 /// A pipeline with further settings of its source, and hints unless it is to infer all columns.
@@ -205,6 +279,9 @@ fn what_is_loaded_does_not_depend_on_how_much_is_in_memory() {
         "no hints",
         "json.multi_line = true",
         "json.multi_line = true\nschema_evolution_mode = \"rescue\"",
+        "csv.comment = \"#\"\ncsv.ignore_leading_white_space = true\ncsv.ignore_trailing_white_space = true",
+        "csv.multi_line = false\ncsv.skip_rows = 1\ncsv.header = false",
+        "infer_column_types = false\non_type_mismatch = \"rescue\"",
     ] {
         let load = |loader: TestLoader| {
             for (name, bytes) in &files {

@@ -114,6 +114,7 @@ fn assert_blocks(source: &Source, bytes: &[u8], whole: &Result<Decoded, FileFaul
     }
     assert_joined(&parts, whole);
     let new_columns = merge_new_columns(parts.iter().map(|part| part.new_columns.as_slice()));
+    let new_columns = new_columns.into_iter().map(NewColumn::or_string).collect();
     let by_name = |mut columns: Vec<NewColumn>| {
         columns.sort_by(|one, other| one.name.cmp(&other.name));
         columns

@@ -11,7 +11,7 @@ use super::{RECORD_BYTES_MAX, encoding};
 use crate::change::{FileFault, ParkReason};
 use bytes::Bytes;
 use memchr::{memchr_iter, memrchr};
-use std::io::{Read, Result};
+use std::io::{Error, Read, Result};
 
 /// A text in UTF-8 may begin with a mark of so many bytes, which are none of its first record.
 const MARK_BYTES: usize = 3;
@@ -101,11 +101,11 @@ impl<R: Read> Blocks<R> {
         loop {
             self.fill(&mut bytes, target)?;
             if before.bytes == 0 {
-                start = encoding::utf8_start(&bytes).map_err(damage)?;
+                start = encoding::utf8_start(&bytes).map_err(|fault| self.lost(fault))?;
             }
             let mut documents = Documents::resume(&bytes, start, resumed.clone());
             let found = self.documents_in(&mut documents, bytes.len());
-            let (places, end, resumed) = found.map_err(|fault| damage(named(fault, before)))?;
+            let (places, end, resumed) = found.map_err(|fault| self.lost(named(fault, before)))?;
             if places.is_empty() && !self.is_at_end {
                 target = bytes.len() + self.block_bytes;
                 continue;
@@ -168,21 +168,31 @@ impl<R: Read> Blocks<R> {
         Ok(())
     }
 
+    /// The error of a file whose records cannot be told from one another from here on; a damage of its bytes tells more.
+    fn lost(&mut self, fault: FileFault) -> Error {
+        match std::io::copy(&mut self.input, &mut std::io::sink()) {
+            Ok(_) => damage(fault),
+            Err(error) => error,
+        }
+    }
+
     /// Goes to the end of a line of which `bytes` is the beginning.
     fn too_large(&mut self, mut bytes: Vec<u8>) -> Result<Block> {
         let before = self.before;
-        let mut length = bytes.len();
+        let (mut length, mut last) = (bytes.len(), bytes.last().copied());
         let mut piece = Vec::new();
         while !self.is_at_end {
             piece.clear();
             self.fill(&mut piece, self.block_bytes)?;
-            if let Some(end) = memchr::memchr(b'\n', &piece) {
-                length += end;
+            let end = memchr::memchr(b'\n', &piece);
+            let line = &piece[..end.unwrap_or(piece.len())];
+            length += line.len();
+            last = line.last().copied().or(last);
+            if let Some(end) = end {
                 self.rest = piece.split_off(end + 1);
                 self.before.bytes += 1;
                 break;
             }
-            length += piece.len();
         }
         bytes.truncate(RECORD_BYTES_MAX + MARK_BYTES);
         self.before.bytes += length;
@@ -191,7 +201,7 @@ impl<R: Read> Blocks<R> {
         Ok(Block {
             bytes: bytes.into(),
             before,
-            too_large: Some(length),
+            too_large: Some(length - usize::from(last == Some(b'\r'))),
             documents: None,
         })
     }
@@ -297,7 +307,7 @@ mod tests {
     #[test]
     fn line_that_is_too_large_is_passed_over() {
         let long = "x".repeat(RECORD_BYTES_MAX + (3 << 20));
-        for end in ["\n", "\n{}\n", ""] {
+        for end in ["\n", "\r\n", "\n{}\n", "\r\n{}\n", "\r", ""] {
             let text = format!("{{}}\n{long}{end}");
             let found = blocks(text.as_bytes(), 1 << 20);
             let cut = found
@@ -310,7 +320,8 @@ mod tests {
             let behind = found.iter().find(|block| block.before.records == 2);
             assert_eq!(behind.is_some(), end.contains('{'));
             let places = behind.map(|block| (block.before.bytes, block.before.lines));
-            assert!(places.is_none_or(|places| places == (long.len() + 4, 2)));
+            let behind = text.len() - "{}\n".len();
+            assert!(places.is_none_or(|places| places == (behind, 2)));
         }
     }
 }

@@ -787,6 +787,16 @@ mod tests {
     }
 
     #[test]
+    fn new_columns_stand_in_the_order_of_the_rows_that_bring_them() {
+        let text = "{\"a\":\"x\",\"late\":1}\n{\"early\":2}\n{\"late\":3}\n";
+        let decoded = Case::json("a INT").read(text);
+        assert_eq!(rejects(&decoded), [(1, TypeMismatch)]);
+        let names = new_columns(&decoded).into_iter().map(|(name, _)| name);
+        assert_eq!(names.collect::<Vec<_>>(), ["early", "late"]);
+        assert_eq!(decoded.new_column_places, ["line 2", "line 3"]);
+    }
+
+    #[test]
     fn new_columns_may_be_ignored_or_fail_the_file() {
         let text = "{\"a\": 1, \"n\": null}\n{\"a\": 2, \"n\": 1}\n";
         let none = Case::json("a INT")

@@ -110,7 +110,7 @@ pub(super) struct Rows<'a> {
     rejects: Vec<Reject>,
     arrivals: Vec<Arrival>,
     arrival_indices: HashMap<String, usize>,
-    /// Those that were met before the present record.
+    /// Those that a record brought which was taken.
     arrivals_kept: usize,
     slots: Vec<Cell<'a>>,
     leftovers: Vec<(String, String)>,
@@ -360,6 +360,13 @@ impl<'a> Rows<'a> {
         index
     }
 
+    /// Forgets the names that only the present record has: names are known in the order in which rows bring them.
+    fn forget_arrivals(&mut self) {
+        for arrival in self.arrivals.drain(self.arrivals_kept..) {
+            self.arrival_indices.remove(&arrival.name);
+        }
+    }
+
     /// The records of this file hold their columns in objects of their own.
     pub(super) fn expect_nested(&mut self) {
         if let Some(own) = &mut self.own {
@@ -459,7 +466,7 @@ impl<'a> Rows<'a> {
         self.slots.fill(Cell::Null);
         self.leftovers.clear();
         self.arriving.clear();
-        self.arrivals_kept = self.arrivals.len();
+        self.forget_arrivals();
         if let Some(presence) = &mut self.presence {
             presence.clear();
         }
@@ -567,15 +574,11 @@ fn inferred_numbers(schema: &TableSchema, settings: &SourceSettings) -> Vec<bool
         .collect()
 }
 
-/// A new column, if a row has a value in it; where no value told a type, STRING keeps them.
+/// A new column, if a row has a value in it.
 fn arrived(arrival: &Arrival) -> Option<NewColumn> {
-    let data_type = match arrival.data_type.clone()? {
-        DataType::Null => DataType::Utf8,
-        data_type => data_type,
-    };
     Some(NewColumn {
         name: arrival.name.clone(),
-        data_type,
+        data_type: arrival.data_type.clone()?,
     })
 }
 

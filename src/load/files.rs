@@ -6,11 +6,11 @@ use super::admission::{Admission, Refusal};
 use crate::batch::PlannedFile;
 use crate::bronze::LoadedRows;
 use crate::change::{FileFault, ParkReason, Reject};
-use crate::decode::{Decoded, NewColumn};
+use crate::decode::{Decoded, NewColumn, new_columns_fault};
 use crate::error::{Error, ErrorKind, Result};
 use crate::landing::ReadFault;
 use crate::schema::merge_new_columns;
-use crate::settings::{OnBadRecord, SourceSettings};
+use crate::settings::{OnBadRecord, SchemaEvolutionMode, SourceSettings};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use std::collections::BTreeMap;
@@ -50,8 +50,13 @@ pub(super) struct FilePart {
     records: usize,
     rows: Option<LoadedRows>,
     rejects: Vec<Reject>,
-    new_columns: Vec<NewColumn>,
     late: Option<String>,
+}
+
+/// A column that a part of a file brings, and where its first value stands.
+struct Arrival {
+    column: NewColumn,
+    place: String,
 }
 
 /// A file that is being decoded.
@@ -64,9 +69,9 @@ pub(super) struct FileState {
     pub(super) held_bytes: usize,
     rejects: Vec<Reject>,
     /// By the record from which on they were looked for.
-    new_columns: BTreeMap<i64, Vec<NewColumn>>,
-    /// Why it cannot load, by the place of that in the file.
-    fault: Option<(usize, FileFault)>,
+    arrivals: BTreeMap<i64, Vec<Arrival>>,
+    /// Why it cannot load, by the place of that in the file; what is wrong with all of it comes before any place.
+    fault: Option<(Option<usize>, FileFault)>,
     late: Option<(i64, String)>,
     /// Parts that are being decoded.
     pub(super) in_work: usize,
@@ -113,7 +118,6 @@ impl FilePart {
             rows: (!file_rows.is_empty())
                 .then(|| LoadedRows::of_file(path, file.modified_at, rows, file_rows)),
             rejects,
-            new_columns: decoded.new_columns,
             late,
         })
     }
@@ -132,7 +136,6 @@ impl FileState {
     pub(super) fn add(&mut self, part: FilePart) {
         self.records += part.records;
         self.rejects.extend(part.rejects);
-        self.bring(part.first, part.new_columns);
         if let Some(late) = part.late
             && self
                 .late
@@ -148,16 +151,17 @@ impl FileState {
         self.forget_if_vain();
     }
 
-    /// Notes columns that the file brings, as looked for from record `first` on.
-    pub(super) fn bring(&mut self, first: i64, new_columns: Vec<NewColumn>) {
-        if !new_columns.is_empty() {
-            self.new_columns.insert(first, new_columns);
-            self.forget_if_vain();
-        }
+    /// Notes the columns that a part of the file brings, as looked for from record `first` on.
+    pub(super) fn bring(&mut self, first: i64, part: Decoded) {
+        let columns = part.new_columns.into_iter();
+        let arrivals = columns.zip(part.new_column_places);
+        let arrivals = arrivals.map(|(column, place)| Arrival { column, place });
+        self.arrivals.insert(first, arrivals.collect());
+        self.forget_if_vain();
     }
 
     /// Notes why the file cannot load; what is wrong first in the file is told.
-    pub(super) fn fail(&mut self, at: usize, fault: FileFault) {
+    pub(super) fn fail(&mut self, at: Option<usize>, fault: FileFault) {
         if self.fault.as_ref().is_none_or(|(first, _)| at < *first) {
             self.fault = Some((at, fault));
         }
@@ -166,7 +170,7 @@ impl FileState {
 
     /// Whether no row of the file will load as it was decoded, so that the rest of it need not be kept.
     pub(super) fn is_vain(&self) -> bool {
-        self.fault.is_some() || !self.new_columns.is_empty()
+        self.fault.is_some() || !self.arrivals.is_empty()
     }
 
     /// Whether the rest of the file need not be decoded.
@@ -196,9 +200,9 @@ impl FileState {
         let end = match (read, self.fault.take(), self.late.take()) {
             (Err(fault), ..) => FileEnd::Unread(fault),
             (Ok(_), Some((_, fault)), _) => FileEnd::Parked(fault),
-            (Ok(_), None, _) if !self.new_columns.is_empty() => FileEnd::Brings(merge_new_columns(
-                self.new_columns.values().map(Vec::as_slice),
-            )),
+            (Ok(_), None, _) if !self.arrivals.is_empty() => {
+                self.arrived(source.schema_evolution_mode)
+            }
             (Ok(_), None, Some((_, detail))) => {
                 FileEnd::Parked(FileFault::new(ParkReason::LateSnapshot, detail))
             }
@@ -223,6 +227,22 @@ impl FileState {
             rejects,
             held,
         }
+    }
+
+    /// What the columns that the file brings make of it.
+    fn arrived(&mut self, mode: SchemaEvolutionMode) -> FileEnd {
+        let arrivals: Vec<Arrival> = std::mem::take(&mut self.arrivals)
+            .into_values()
+            .flatten()
+            .collect();
+        if mode == SchemaEvolutionMode::FailOnNewColumns {
+            let names = arrivals.iter().map(|arrival| arrival.column.name.as_str());
+            let places = arrivals.iter().map(|arrival| arrival.place.as_str());
+            return FileEnd::Parked(new_columns_fault(names.zip(places)));
+        }
+        let columns: Vec<NewColumn> = arrivals.into_iter().map(|arrival| arrival.column).collect();
+        let merged = merge_new_columns([columns.as_slice()]).into_iter();
+        FileEnd::Brings(merged.map(NewColumn::or_string).collect())
     }
 }
 

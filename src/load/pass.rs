@@ -346,7 +346,7 @@ impl<'w> Worker<'w> {
         if !lock(&open.state).is_lost() {
             match decode_block(&file.path, block, pass.schema, pass.source) {
                 Ok(decoded) => self.part(open.place, &open.state, first, decoded)?,
-                Err(fault) => lock(&open.state).fail(at, fault),
+                Err(fault) => lock(&open.state).fail(Some(at), fault),
             }
         }
         lock(&open.state).in_work -= 1;
@@ -398,7 +398,7 @@ impl<'w> Worker<'w> {
         result?;
         self.close_writer_of(place, &state)?;
         if let Err(fault) = decoded {
-            lock(&state).fail(0, fault);
+            lock(&state).fail(None, fault);
         }
         self.finish(place, &mut lock(&state))
     }
@@ -414,7 +414,7 @@ impl<'w> Worker<'w> {
         let pass = self.pass;
         let first = i64::try_from(first).unwrap_or(i64::MAX);
         if !decoded.new_columns.is_empty() {
-            lock(state).bring(first, decoded.new_columns);
+            lock(state).bring(first, decoded);
             return Ok(());
         }
         let Some(admission) = pass.admission else {

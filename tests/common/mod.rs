@@ -312,6 +312,13 @@ keys = ["order_id"]
         (file.state.to_string(), file.reason)
     }
 
+    /// What the checkpoint tells the operator of a file.
+    pub(crate) fn file_detail(&self, name: &str) -> Option<String> {
+        let checkpoint =
+            landfall::checkpoint::CheckpointStore::open_read_only(&self.settings.checkpoint);
+        checkpoint.unwrap().unwrap().file(name).unwrap()?.detail
+    }
+
     /// Versions of (bronze, silver, quarantine).
     pub(crate) fn versions(&self) -> [Option<i64>; 3] {
         let silver = self

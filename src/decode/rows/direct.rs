@@ -75,10 +75,7 @@ impl<'a> Rows<'a> {
         self.columns.truncate(self.positions.len());
         self.leftovers.clear();
         self.arriving.clear();
-        // Names are known in the order in which they are met, so one that is forgotten must not be.
-        for arrival in self.arrivals.drain(self.arrivals_kept..) {
-            self.arrival_indices.remove(&arrival.name);
-        }
+        self.forget_arrivals();
         if let Some(presence) = &mut self.presence {
             presence.clear();
         }

@@ -2,9 +2,9 @@
 
 use super::{Rows, arrived};
 use crate::change::{FileFault, ParkReason, RESCUED_DATA};
-use crate::decode::Decoded;
 use crate::decode::columns::{Column, Columns};
 use crate::decode::encoding::Origin;
+use crate::decode::{Decoded, NewColumn, new_columns_fault};
 use crate::settings::SchemaEvolutionMode;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -13,22 +13,23 @@ use std::sync::Arc;
 
 impl Rows<'_> {
     /// All that was read and not handed on before, with the new columns of all.
-    pub(in crate::decode) fn finish(mut self) -> Result<Decoded, FileFault> {
-        if let Some(fault) = self.fault.take() {
-            return Err(fault);
+    pub(in crate::decode) fn finish(self) -> Result<Decoded, FileFault> {
+        let mode = self.mode;
+        let mut part = self.finish_stretch()?;
+        if mode == SchemaEvolutionMode::FailOnNewColumns && !part.new_columns.is_empty() {
+            return Err(new_columns_fault(part.arrivals()));
         }
-        let part = self.part()?;
-        if self.mode == SchemaEvolutionMode::FailOnNewColumns && !part.new_columns.is_empty() {
-            let arrived = self.arrivals.iter().filter(|a| a.data_type.is_some());
-            let names: Vec<_> = arrived
-                .map(|a| format!("{} (first in {})", a.name, a.first))
-                .collect();
-            return Err(FileFault::new(
-                ParkReason::NewColumns,
-                format!("new columns: {}", names.join(", ")),
-            ));
-        }
+        let new_columns = part.new_columns.into_iter();
+        part.new_columns = new_columns.map(NewColumn::or_string).collect();
         Ok(part)
+    }
+
+    /// The same of a stretch of a file: what new columns mean shows only when all stretches are read.
+    pub(in crate::decode) fn finish_stretch(mut self) -> Result<Decoded, FileFault> {
+        match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => self.part(),
+        }
     }
 
     /// The rows and rejects that are there; the next ones begin anew.
@@ -55,12 +56,15 @@ impl Rows<'_> {
                         format!("BUG: rows cannot be built: {error}"),
                     )
                 })?;
+        let arrived_at = self.arrivals.iter().filter(|a| a.data_type.is_some());
+        let places = arrived_at.map(|arrival| arrival.first.clone());
         let part = Decoded {
             encoding: self.encoding(),
             rows,
             positions: std::mem::take(&mut self.positions),
             rejects: std::mem::take(&mut self.rejects),
             new_columns: self.arrivals.iter().filter_map(arrived).collect(),
+            new_column_places: places.collect(),
             text: self
                 .origin
                 .as_ref()

@@ -42,13 +42,13 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Ends the reading: the bytes are damaged, or cannot be read.
+    /// Ends the reading: the bytes are damaged or do not fit together, which tells more than any block, or cannot be read.
     pub(super) fn fail(&self, blocks: &mut Option<Input>, error: &std::io::Error) {
         let input = blocks.take();
         let mut state = lock(&self.state);
         state.read = match (fault_of(error), input) {
             (Some(fault), Some(input)) => {
-                state.fail(usize::MAX, fault);
+                state.fail(None, fault);
                 Some(input.file.finish())
             }
             _ => Some(Err(unreadable(error))),
