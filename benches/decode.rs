@@ -10,7 +10,7 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::BytesCount;
-use landfall::decode::decode;
+use landfall::decode::{Blocks, Framing, decode};
 use landfall::schema::TableSchema;
 use landfall::settings::{Request, Settings, SourceSettings};
 use parquet::arrow::ArrowWriter;
@@ -125,6 +125,36 @@ fn bench(bencher: Bencher<'_, '_>, path: &str, bytes: impl Into<Bytes>, more: &s
     bencher
         .counter(BytesCount::new(bytes.len()))
         .bench_local(|| read(path, bytes.clone(), &source));
+}
+
+/// Only the cutting into blocks, which one core does for all of them.
+fn bench_blocks(bencher: Bencher<'_, '_>, path: &str, text: &str) {
+    let source = source("");
+    bencher
+        .counter(BytesCount::new(text.len()))
+        .bench_local(|| {
+            let framing = Framing::of(path, &source).unwrap();
+            let mut blocks = Blocks::new(text.as_bytes(), 4 << 20, framing);
+            while let Some(block) = blocks.next_block().unwrap() {
+                divan::black_box(block);
+            }
+        });
+}
+
+#[divan::bench]
+fn blocks_of_json_lines(bencher: Bencher<'_, '_>) {
+    bench_blocks(bencher, "a.jsonl", &json_lines());
+}
+
+#[divan::bench]
+fn blocks_of_csv(bencher: Bencher<'_, '_>) {
+    bench_blocks(bencher, "a.csv", &csv());
+}
+
+#[divan::bench]
+fn blocks_of_csv_all_quoted(bencher: Bencher<'_, '_>) {
+    let quoted = csv().replace(',', "\",\"").replace('\n', "\"\n\"");
+    bench_blocks(bencher, "a.csv", format!("\"{quoted}\"").as_str());
 }
 
 #[divan::bench]

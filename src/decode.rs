@@ -40,7 +40,7 @@ mod unpack;
 mod value;
 
 pub use crate::schema::{NewColumn, widen};
-pub use blocks::{Block, Blocks};
+pub use blocks::{Block, Blocks, Framing};
 pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
 pub(crate) use rows::RecordFault;
 pub(crate) use text::{json_text, shorten};
@@ -52,12 +52,13 @@ pub use unpack::stream::{Unpacked, fault_of};
 
 use crate::change::{FileFault, ParkReason, Reject};
 use crate::schema::TableSchema;
-use crate::settings::{Envelope, Format, SnapshotVersion, SourceSettings, TextEncoding};
+use crate::settings::{Envelope, SnapshotVersion, SourceSettings, TextEncoding};
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
+use blocks::Content;
 use bytes::Bytes;
 use format::FileFormat;
-use rows::Rows;
+use rows::{Before, Rows};
 use std::collections::HashSet;
 use time::TimeFormats;
 use value::ValueReader;
@@ -134,12 +135,41 @@ pub fn decode_in_parts(
     Ok(())
 }
 
-/// Decodes a block of a JSON file whose records have no envelope; what is wrong is named by its place in the file.
+/// Decodes a block of a file; what is wrong is named by its place in the file.
 ///
 /// That a block brings new columns is no fault of it, whatever the settings say: the caller has all of them.
 pub fn decode_block(
     path: &str,
     block: Block,
+    schema: &TableSchema,
+    settings: &SourceSettings,
+) -> Result<Decoded, FileFault> {
+    let header = match &block.content {
+        Content::Lines | Content::Documents(_) => {
+            return decode_json_block(path, &block, schema, settings);
+        }
+        Content::Separated(header) => header,
+    };
+    let text = encoding::Text::of_utf8(&block.bytes);
+    let line = block.before.lines + 1;
+    let before = Before {
+        // Lines are counted from the beginning of the file already.
+        lines: 0,
+        ..block.before
+    };
+    let mut rows = Rows::new(path, schema, settings, csv_values(settings)?)
+        .of_text(text.origin())
+        .behind(before);
+    match block.too_large {
+        Some(length) => csv::refuse_record(line, length, &mut rows),
+        None => csv::read_block(&text.bytes, line, header, &settings.csv, &mut rows)?,
+    }
+    rows.finish_stretch()
+}
+
+fn decode_json_block(
+    path: &str,
+    block: &Block,
     schema: &TableSchema,
     settings: &SourceSettings,
 ) -> Result<Decoded, FileFault> {
@@ -150,26 +180,38 @@ pub fn decode_block(
     let mut rows = Rows::new(path, schema, settings, json_values(settings)?)
         .of_text(text.origin())
         .behind(block.before);
-    match (block.too_large, &block.documents) {
+    match (block.too_large, &block.content) {
         (Some(length), _) => json::refuse_line(text.start, length, &mut rows),
-        (None, Some(places)) => json::read_places(&text.bytes, places, settings, &mut rows),
-        (None, None) => json::read_lines(&text.bytes, text.start, settings, &mut rows),
+        (None, Content::Documents(places)) => {
+            json::read_places(&text.bytes, places, settings, &mut rows);
+        }
+        (None, Content::Lines | Content::Separated(_)) => {
+            json::read_lines(&text.bytes, text.start, settings, &mut rows);
+        }
     }
     rows.finish_stretch()
 }
 
 /// Whether a file can be read in blocks, told by its name and the settings; its first bytes must be asked, too.
 pub fn is_of_blocks(path: &str, settings: &SourceSettings) -> bool {
-    let is_plain = settings.envelope == Envelope::None
-        && settings.json.encoding == TextEncoding::Utf8
-        && settings.snapshot_version != SnapshotVersion::FileName;
-    let (stem, _) = packing::split_packing(path);
-    let is_json = match settings.format {
-        Format::Json => true,
-        Format::Auto => format::has_json_name(stem),
-        Format::Csv | Format::Parquet | Format::Avro => false,
+    format_of_blocks(path, settings).is_some()
+}
+
+/// The format of a file that can be read in blocks: a text in UTF-8 of which no record tells what another one does.
+fn format_of_blocks(path: &str, settings: &SourceSettings) -> Option<FileFormat> {
+    if settings.snapshot_version == SnapshotVersion::FileName {
+        return None;
+    }
+    let format = format::of_text_name(path, settings)?;
+    let (encoding, is_alone) = match format {
+        FileFormat::Json => (settings.json.encoding, settings.envelope == Envelope::None),
+        FileFormat::Csv { .. } => (
+            settings.csv.encoding,
+            matches!(settings.envelope, Envelope::None | Envelope::Dms),
+        ),
+        FileFormat::Parquet | FileFormat::Avro => return None,
     };
-    is_plain && is_json
+    (encoding == TextEncoding::Utf8 && is_alone).then_some(format)
 }
 
 /// A file brings new columns and must not, each with the place of a value; the first place of each is told.
@@ -258,17 +300,21 @@ fn read_csv<'a>(
 ) -> Result<Decoded, FileFault> {
     let dialect = &settings.csv;
     let text = encoding::read(bytes, dialect.encoding)?;
-    let values = reader(
-        dialect.date_format.as_deref(),
-        dialect.timestamp_format.as_deref(),
-    )?;
-    let mut rows = rows(values).of_text(text.origin());
+    let mut rows = rows(csv_values(settings)?).of_text(text.origin());
     csv::read(&text.bytes, text.start, settings, delimiter, &mut rows)?;
     rows.finish()
 }
 
 fn json_values(settings: &SourceSettings) -> Result<ValueReader, FileFault> {
     let dialect = &settings.json;
+    reader(
+        dialect.date_format.as_deref(),
+        dialect.timestamp_format.as_deref(),
+    )
+}
+
+fn csv_values(settings: &SourceSettings) -> Result<ValueReader, FileFault> {
+    let dialect = &settings.csv;
     reader(
         dialect.date_format.as_deref(),
         dialect.timestamp_format.as_deref(),

@@ -8,7 +8,7 @@ use landfall::change::{
     FileFault, OP, PRESENT_COLUMNS, ParkReason, Reject, RejectReason, SEQUENCE,
 };
 use landfall::decode::{
-    Blocks, Decoded, begins_as_text, decode, decode_block, decode_in_parts, fault_of, is_of_blocks,
+    Blocks, Decoded, Framing, begins_as_text, decode, decode_block, decode_in_parts, fault_of,
 };
 use landfall::schema::{NewColumn, merge_new_columns};
 use landfall::settings::{Envelope, Format, SchemaEvolutionMode};
@@ -76,11 +76,11 @@ fn assert_parts(source: &Source, bytes: &[u8], whole: &Decoded) {
 /// Blocks of a file, decoded each for itself, are the whole; where the framing of the whole is lost, the blocks tell the
 /// same fault.
 fn assert_blocks(source: &Source, bytes: &[u8], whole: &Result<Decoded, FileFault>) {
-    if !is_of_blocks(&source.path, &source.settings) || !begins_as_text(bytes) {
+    let framing = Framing::of(&source.path, &source.settings);
+    let Some(framing) = framing.filter(|_| begins_as_text(bytes)) else {
         return;
-    }
-    let are_documents = source.settings.json.multi_line;
-    let mut blocks = Blocks::new(bytes, 1 + bytes.len() % 61, are_documents);
+    };
+    let mut blocks = Blocks::new(bytes, 1 + bytes.len() % 61, framing);
     let mut parts = Vec::new();
     let fault = loop {
         match blocks.next_block() {
@@ -101,7 +101,7 @@ fn assert_blocks(source: &Source, bytes: &[u8], whole: &Result<Decoded, FileFaul
         (Err(whole), fault) => {
             let of_framing = matches!(
                 whole.reason,
-                ParkReason::TruncatedStream | ParkReason::NotThisFormat
+                ParkReason::TruncatedStream | ParkReason::NotThisFormat | ParkReason::UnclosedQuote
             );
             return assert!(
                 !of_framing || fault.as_ref() == Some(whole),

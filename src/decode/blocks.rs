@@ -1,32 +1,82 @@
-//! Cuts a JSON file into blocks of whole lines, or of whole documents, while it is read, so that no more of it is in memory
-//! than a few.
+//! Cuts a file into blocks of whole lines, documents of JSON or separated values, while it is read, so that no more of it is in
+//! memory than a few.
 //!
 //! Each block knows what stands before it, so that blocks can be decoded side by side and still name every record by its
 //! place in the file.
 
+mod records;
+
+use super::csv::Header;
 use super::documents::{Documents, FramingFault, Resumed};
+use super::format::FileFormat;
 use super::rows::{Before, Place};
 use super::unpack::stream::damage;
-use super::{RECORD_BYTES_MAX, encoding};
+use super::{RECORD_BYTES_MAX, encoding, format_of_blocks};
 use crate::change::{FileFault, ParkReason};
+use crate::settings::SourceSettings;
 use bytes::Bytes;
 use memchr::{memchr_iter, memrchr};
+use records::Separated;
 use std::io::{Error, Read, Result};
+use std::sync::Arc;
 
 /// A text in UTF-8 may begin with a mark of so many bytes, which are none of its first record.
 const MARK_BYTES: usize = 3;
 
+/// How the records of a file are told from one another.
+#[derive(Clone, Debug)]
+pub struct Framing(State);
+
 /// Whole records of a file.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The lines with their ends, or what stands from one document to another.
+    /// The records with their line ends, or what stands from one document to another.
     pub bytes: Bytes,
     /// What stands before them.
     pub before: Before,
-    /// The block is the beginning of one line that is too large for a record; the line has so many bytes.
+    /// The block is the beginning of one record that is too large; it has so many bytes.
     pub too_large: Option<usize>,
-    /// The places of documents in `bytes`; `None` for lines.
-    pub(super) documents: Option<Vec<Place>>,
+    pub(super) content: Content,
+}
+
+/// What a block holds.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    /// A record a line.
+    Lines,
+    /// Documents at these places.
+    Documents(Vec<Place>),
+    /// Records of separated values.
+    Separated(Arc<Header>),
+}
+
+/// What is known of the text before the next block.
+#[derive(Clone, Debug)]
+enum State {
+    Lines,
+    Documents(Resumed),
+    Separated(Box<Separated>),
+}
+
+impl Framing {
+    /// Of lines, whatever the file.
+    #[cfg(test)]
+    pub(crate) fn lines() -> Self {
+        Framing(State::Lines)
+    }
+
+    /// That of a file that can be read in blocks, told by its name and the settings; its first bytes must be asked, too.
+    pub fn of(path: &str, settings: &SourceSettings) -> Option<Self> {
+        let state = match format_of_blocks(path, settings)? {
+            FileFormat::Json if settings.json.multi_line => State::Documents(Resumed::default()),
+            FileFormat::Json => State::Lines,
+            FileFormat::Csv { delimiter } => {
+                State::Separated(Box::new(Separated::new(settings.clone(), delimiter)))
+            }
+            FileFormat::Parquet | FileFormat::Avro => return None,
+        };
+        Some(Framing(state))
+    }
 }
 
 /// The blocks of a file, one after the other.
@@ -38,28 +88,36 @@ pub struct Blocks<R> {
     before: Before,
     is_at_end: bool,
     block_bytes: usize,
-    /// The records are documents, and this is known of those before.
-    documents: Option<Resumed>,
+    record_bytes_max: usize,
+    state: State,
 }
 
 impl<R: Read> Blocks<R> {
     /// Begins at the beginning of `input`; a block has no more than `block_bytes`, unless one record has.
-    pub fn new(input: R, block_bytes: usize, are_documents: bool) -> Self {
+    pub fn new(input: R, block_bytes: usize, framing: Framing) -> Self {
         Blocks {
             input,
             rest: Vec::new(),
             before: Before::default(),
             is_at_end: false,
             block_bytes: block_bytes.max(1),
-            documents: are_documents.then(Resumed::default),
+            record_bytes_max: RECORD_BYTES_MAX,
+            state: framing.0,
         }
     }
 
-    /// The next block; `None` at the end. The error of a file whose documents do not fit together is a fault of it.
+    #[cfg(test)]
+    pub(super) fn with_record_bytes_max(mut self, record_bytes_max: usize) -> Self {
+        self.record_bytes_max = record_bytes_max;
+        self
+    }
+
+    /// The next block; `None` at the end. The error of a file whose records cannot be told from one another is a fault of it.
     pub fn next_block(&mut self) -> Result<Option<Block>> {
-        match self.documents.take() {
-            Some(resumed) => self.next_documents(resumed),
-            None => self.next_lines(),
+        match std::mem::replace(&mut self.state, State::Lines) {
+            State::Lines => self.next_lines(),
+            State::Documents(resumed) => self.next_documents(resumed),
+            State::Separated(separated) => self.next_records(separated),
         }
     }
 
@@ -79,7 +137,7 @@ impl<R: Read> Blocks<R> {
                 break;
             }
             // Behind a mark of the encoding a record may still be small enough.
-            if bytes.len() > RECORD_BYTES_MAX + MARK_BYTES {
+            if bytes.len() > self.record_bytes_max + MARK_BYTES {
                 return self.too_large(bytes).map(Some);
             }
             target = bytes.len() + self.block_bytes;
@@ -90,7 +148,7 @@ impl<R: Read> Blocks<R> {
             bytes: bytes.into(),
             before,
             too_large: None,
-            documents: None,
+            content: Content::Lines,
         }))
     }
 
@@ -114,12 +172,12 @@ impl<R: Read> Blocks<R> {
             self.before.bytes += end;
             self.before.lines += memchr_iter(b'\n', &bytes).count() as i64;
             self.before.records += places.len();
-            self.documents = Some(resumed);
+            self.state = State::Documents(resumed);
             return Ok((!places.is_empty()).then(|| Block {
                 bytes: bytes.into(),
                 before,
                 too_large: None,
-                documents: Some(places),
+                content: Content::Documents(places),
             }));
         }
     }
@@ -194,7 +252,7 @@ impl<R: Read> Blocks<R> {
                 break;
             }
         }
-        bytes.truncate(RECORD_BYTES_MAX + MARK_BYTES);
+        bytes.truncate(self.record_bytes_max + MARK_BYTES);
         self.before.bytes += length;
         self.before.lines += 1;
         self.before.records += 1;
@@ -202,7 +260,7 @@ impl<R: Read> Blocks<R> {
             bytes: bytes.into(),
             before,
             too_large: Some(length - usize::from(last == Some(b'\r'))),
-            documents: None,
+            content: Content::Lines,
         })
     }
 
@@ -236,11 +294,19 @@ pub(super) fn is_blank(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::settings;
     use super::super::unpack::stream::fault_of;
     use super::*;
+    use crate::settings::Format;
+
+    fn framing(are_documents: bool) -> Framing {
+        let mut settings = settings(Format::Json);
+        settings.json.multi_line = are_documents;
+        Framing::of("a.jsonl", &settings).unwrap()
+    }
 
     fn blocks(text: &[u8], block_bytes: usize) -> Vec<Block> {
-        let mut blocks = Blocks::new(text, block_bytes, false);
+        let mut blocks = Blocks::new(text, block_bytes, framing(false));
         std::iter::from_fn(|| blocks.next_block().unwrap()).collect()
     }
 
@@ -267,7 +333,7 @@ mod tests {
     #[test]
     fn documents_are_found_in_blocks_of_any_size_as_in_the_whole_text() {
         let read = |text: &str, block_bytes: usize| {
-            let mut blocks = Blocks::new(text.as_bytes(), block_bytes, true);
+            let mut blocks = Blocks::new(text.as_bytes(), block_bytes, framing(true));
             let mut found = Vec::new();
             loop {
                 match blocks.next_block() {
@@ -276,7 +342,10 @@ mod tests {
                     Ok(Some(block)) => {
                         let before = block.before;
                         assert_eq!(before.records, found.len());
-                        for place in block.documents.unwrap() {
+                        let Content::Documents(places) = block.content else {
+                            panic!("these are documents");
+                        };
+                        for place in places {
                             let start = place.offset.unwrap();
                             let bytes = &block.bytes[start..start + place.length];
                             let line = place.line.unwrap() + before.lines;

@@ -3,18 +3,22 @@
 //! A record that is broken stays one record; a quote that is never closed costs the whole file, because nobody can
 //! say where the next record begins.
 
+mod ends;
 mod frames;
 mod pushing;
 
+pub(super) use ends::RecordEnds;
+pub(super) use frames::unclosed;
+
 use super::json::too_large;
-use super::rows::{RecordFault, Rows};
+use super::rows::{Place, RecordFault, Rows};
 use super::text::{json_text, lossless_text, shorten};
 use super::value::{Cell, FieldValue, Misfit, ValueReader};
 use super::{RECORD_BYTES_MAX, infer};
 use crate::change::{FileFault, ParkReason, RejectReason};
 use crate::envelope::dms;
 use crate::schema::parse_ddl;
-use crate::settings::{CsvSettings, Envelope, SourceSettings};
+use crate::settings::{CsvSettings, Envelope, SourceSettings, TextEncoding};
 use arrow::datatypes::DataType;
 use frames::{Framer, RawField, Record};
 use pushing::Pushing;
@@ -83,6 +87,49 @@ enum Target {
     Unknown(String),
 }
 
+/// What all records of a file have in common.
+#[derive(Debug)]
+pub(super) struct Header {
+    /// Of the columns, in the order of the fields.
+    names: Vec<String>,
+    delimiter: u8,
+}
+
+impl Header {
+    /// Whether the first record of a file tells the columns, or how many there are.
+    pub(super) fn is_of_first(settings: &SourceSettings) -> bool {
+        settings.csv.header || settings.envelope == Envelope::Dms
+    }
+
+    /// Without a look at the file.
+    pub(super) fn of_hints(settings: &SourceSettings, delimiter: u8) -> Self {
+        Header {
+            names: hinted_names(settings, 0),
+            delimiter,
+        }
+    }
+
+    /// By the text of the first record, which stands in this line; and whether that holds values all the same.
+    pub(super) fn of_first(
+        text: &[u8],
+        line: i64,
+        settings: &SourceSettings,
+        delimiter: u8,
+    ) -> Result<(Self, bool), FileFault> {
+        let mut framer = Framer::new(text, 0, line, &settings.csv, delimiter);
+        let mut fields = Vec::new();
+        let Some(first) = framer.next(&mut fields)? else {
+            return Ok((Header::of_hints(settings, delimiter), true));
+        };
+        let is_header = is_header(&first, &fields, settings)?;
+        let names = match is_header {
+            true => header_names(&first, &fields, &settings.csv, TextEncoding::Utf8)?,
+            false => hinted_names(settings, fields.len()),
+        };
+        Ok((Header { names, delimiter }, !is_header))
+    }
+}
+
 /// Reads all records of `bytes` from `start` on.
 pub(super) fn read<'a>(
     bytes: &'a [u8],
@@ -92,22 +139,77 @@ pub(super) fn read<'a>(
     rows: &mut Rows<'a>,
 ) -> Result<(), FileFault> {
     let dialect = &settings.csv;
-    let mut framer = Framer::new(bytes, start, dialect, delimiter);
+    let mut framer = Framer::new(bytes, start, 1, dialect, delimiter);
+    framer.skip_lines();
     let mut fields = Vec::new();
     let Some(first) = framer.next(&mut fields)? else {
         return Ok(());
     };
-    let has_header = dialect.header && may_be_header(&fields, settings);
-    let targets = if has_header {
-        header_targets(&first, &fields, dialect, rows)?
+    if is_header(&first, &fields, settings)? {
+        let names = header_names(&first, &fields, dialect, rows.encoding())?;
+        let next = framer.next(&mut fields)?;
+        read_records(framer, next, fields, &names, rows)
     } else {
-        hinted_targets(settings, fields.len(), rows)
+        let names = hinted_names(settings, fields.len());
+        read_records(framer, Some(first), fields, &names, rows)
+    }
+}
+
+/// Reads a block of records, the first of which stands in this line.
+pub(super) fn read_block<'a>(
+    bytes: &'a [u8],
+    line: i64,
+    header: &Header,
+    dialect: &CsvSettings,
+    rows: &mut Rows<'a>,
+) -> Result<(), FileFault> {
+    let mut framer = Framer::new(bytes, 0, line, dialect, header.delimiter);
+    let mut fields = Vec::new();
+    let first = framer.next(&mut fields)?;
+    read_records(framer, first, fields, &header.names, rows)
+}
+
+/// Refuses the one record that stands in this line, has `length` bytes and is there only in part.
+pub(super) fn refuse_record(line: i64, length: usize, rows: &mut Rows<'_>) {
+    let place = Place {
+        line: Some(line),
+        offset: Some(0),
+        length,
     };
-    let mut next = match has_header {
-        true => framer.next(&mut fields)?,
-        false => Some(first),
+    rows.refuse_text(place, too_large(length));
+}
+
+/// A first record of so many bytes, from which the columns were to be learned.
+pub(super) fn header_too_large(line: i64, length: usize) -> FileFault {
+    let why = format!("it has {length} bytes, of at most {RECORD_BYTES_MAX}");
+    not_a_header(line, &why)
+}
+
+fn not_a_header(line: i64, why: &str) -> FileFault {
+    FileFault::new(
+        ParkReason::NotThisFormat,
+        format!("line {line}, header: {why}"),
+    )
+}
+
+/// Reads the record that was framed last, and those behind it.
+fn read_records<'a>(
+    mut framer: Framer<'a, '_>,
+    first: Option<Record<'a>>,
+    mut fields: Vec<RawField<'a>>,
+    names: &[String],
+    rows: &mut Rows<'a>,
+) -> Result<(), FileFault> {
+    let (bytes, dialect) = (framer.bytes, framer.dialect);
+    let target = |name: &String| match rows.index_of(name) {
+        Some(index) => Target::Known(index),
+        None => Target::Unknown(name.clone()),
     };
+    let targets: Vec<Target> = names.iter().map(target).collect();
     let pushing = Pushing::of(bytes, dialect, &targets, rows);
+    let start = first.as_ref().and_then(|record| record.place.offset);
+    let start = start.unwrap_or_default();
+    let mut next = first;
     let mut count = 0;
     while let Some(record) = next {
         count += 1;
@@ -131,6 +233,30 @@ pub(super) fn read<'a>(
     Ok(())
 }
 
+/// A record as framed: its line, its first byte, and its bytes.
+#[cfg(test)]
+pub(super) type Framed<'a> = (i64, usize, &'a [u8]);
+
+/// All records of a text that begins in this line, the header too.
+#[cfg(test)]
+pub(super) fn framed<'a>(
+    bytes: &'a [u8],
+    start: usize,
+    line: i64,
+    dialect: &CsvSettings,
+) -> Result<Vec<Framed<'a>>, FileFault> {
+    let mut framer = Framer::new(bytes, start, line, dialect, dialect.delimiter);
+    if line == 1 {
+        framer.skip_lines();
+    }
+    let (mut fields, mut records) = (Vec::new(), Vec::new());
+    while let Some(record) = framer.next(&mut fields)? {
+        let place = record.place;
+        records.push((place.line.unwrap(), place.offset.unwrap(), record.bytes));
+    }
+    Ok(records)
+}
+
 /// The fields of the first records as texts, up to the first place where the framing is lost; for a look at a file whose
 /// delimiter and header are not known yet.
 pub(super) fn first_records(
@@ -139,7 +265,8 @@ pub(super) fn first_records(
     dialect: &CsvSettings,
     records_max: usize,
 ) -> Vec<Vec<String>> {
-    let mut framer = Framer::new(bytes, start, dialect, dialect.delimiter);
+    let mut framer = Framer::new(bytes, start, 1, dialect, dialect.delimiter);
+    framer.skip_lines();
     let mut fields = Vec::new();
     let mut records = Vec::new();
     while records.len() < records_max
@@ -154,9 +281,21 @@ pub(super) fn first_records(
     records
 }
 
-/// Whether the first record may name the columns. DMS need not write names, and its first record shows whether it did.
+/// Whether the first record names the columns. DMS need not write names, and its first record shows whether it did.
+fn is_header(
+    first: &Record<'_>,
+    fields: &[RawField<'_>],
+    settings: &SourceSettings,
+) -> Result<bool, FileFault> {
+    let length = first.bytes.len();
+    if Header::is_of_first(settings) && length > RECORD_BYTES_MAX {
+        return Err(header_too_large(first.place.line.unwrap_or(1), length));
+    }
+    Ok(settings.csv.header && may_be_header(fields, settings))
+}
+
 fn may_be_header(fields: &[RawField<'_>], settings: &SourceSettings) -> bool {
-    let hints = hinted_names(settings);
+    let hints = hints(settings);
     if settings.envelope != Envelope::Dms || hints.is_empty() {
         return true;
     }
@@ -165,60 +304,45 @@ fn may_be_header(fields: &[RawField<'_>], settings: &SourceSettings) -> bool {
     dms::names_columns(&fields, &settings.keys, &hints)
 }
 
-fn hinted_names(settings: &SourceSettings) -> Vec<String> {
+fn hints(settings: &SourceSettings) -> Vec<String> {
     let hints = parse_ddl(&settings.schema_hints).unwrap_or_default();
     hints.iter().map(|hint| hint.name().clone()).collect()
 }
 
-fn header_targets<'a>(
-    header: &Record<'a>,
-    fields: &[RawField<'a>],
+fn header_names(
+    header: &Record<'_>,
+    fields: &[RawField<'_>],
     dialect: &CsvSettings,
-    rows: &Rows<'a>,
-) -> Result<Vec<Target>, FileFault> {
+    encoding: TextEncoding,
+) -> Result<Vec<String>, FileFault> {
     let line = header.place.line.unwrap_or(1);
-    let not_a_header = |why: &str| {
-        FileFault::new(
-            ParkReason::NotThisFormat,
-            format!("line {line}, header: {why}"),
-        )
-    };
     if let Some(fault) = &header.fault {
-        return Err(not_a_header(&fault.detail));
+        return Err(not_a_header(line, &fault.detail));
     }
     let mut seen = HashSet::new();
-    let mut targets = Vec::with_capacity(fields.len());
+    let mut names = Vec::with_capacity(fields.len());
     for field in fields {
         let name = field
             .text(dialect)
-            .map_err(|_| not_a_header(&format!("it is not {}", rows.encoding().name())))?
+            .map_err(|_| not_a_header(line, &format!("it is not {}", encoding.name())))?
             .into_owned();
         // A delimiter at the end of every line makes columns without a name; a value in one is refused with its record.
         if !name.is_empty() && !seen.insert(name.clone()) {
-            return Err(not_a_header(&format!(
-                "column {} stands twice",
-                shorten(&name)
-            )));
+            let why = format!("column {} stands twice", shorten(&name));
+            return Err(not_a_header(line, &why));
         }
-        targets.push(match rows.index_of(&name) {
-            Some(index) => Target::Known(index),
-            None => Target::Unknown(name),
-        });
+        names.push(name);
     }
-    Ok(targets)
+    Ok(names)
 }
 
 /// Without a header the hints name the columns; the schema may have grown by other files since.
-fn hinted_targets(settings: &SourceSettings, field_count: usize, rows: &Rows<'_>) -> Vec<Target> {
-    let mut names = hinted_names(settings);
+fn hinted_names(settings: &SourceSettings, field_count: usize) -> Vec<String> {
+    let names = hints(settings);
     if settings.envelope == Envelope::Dms {
-        names = dms::field_names(names, field_count);
+        return dms::field_names(names, field_count);
     }
-    let target = |name: String| match rows.index_of(&name) {
-        Some(index) => Target::Known(index),
-        None => Target::Unknown(name),
-    };
-    names.into_iter().map(target).collect()
+    names
 }
 
 fn read_record<'a>(

@@ -16,6 +16,9 @@ const NO_CHARACTER: u8 = 0xFF;
 /// So many characters must alternate with zeros to be taken for wide ones.
 const UNITS_SEEN: usize = 4;
 
+/// So many bytes tell whether the text is UTF-8.
+pub(super) const FRONT_BYTES: usize = UNITS_SEEN * 4;
+
 /// UTF-16 must have a zero among so many bytes: every sign of JSON and CSV has one.
 const ZERO_SEEN_WITHIN: usize = 64 << 10;
 

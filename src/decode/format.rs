@@ -35,6 +35,21 @@ pub(super) fn has_json_name(path: &str) -> bool {
     JSON_NAMES.contains(&extension_of(path).as_str())
 }
 
+/// The format of a text, where name and settings tell it; the bytes may show another one.
+pub(super) fn of_text_name(path: &str, settings: &SourceSettings) -> Option<FileFormat> {
+    let extension = extension_of(split_packing(path).0);
+    let csv = FileFormat::Csv {
+        delimiter: delimiter_of(&extension, settings),
+    };
+    match (settings.format, extension.as_str()) {
+        (Format::Json, _) => Some(FileFormat::Json),
+        (Format::Csv, _) => Some(csv),
+        (Format::Auto, json) if JSON_NAMES.contains(&json) => Some(FileFormat::Json),
+        (Format::Auto, "csv" | "tsv") => Some(csv),
+        (Format::Auto | Format::Parquet | Format::Avro, _) => None,
+    }
+}
+
 /// Chooses the format and unpacks the file.
 pub(super) fn open(
     path: &str,
@@ -61,19 +76,9 @@ pub(super) fn open(
     if let Some(name) = foreign(&bytes) {
         return Err(not_this(&format!("the bytes are {name}")));
     }
-    let csv = FileFormat::Csv {
-        delimiter: delimiter_of(&extension, settings),
-    };
-    let format = match settings.format {
-        Format::Json => FileFormat::Json,
-        Format::Csv => csv,
-        Format::Parquet => FileFormat::Parquet,
-        Format::Avro => FileFormat::Avro,
-        Format::Auto => match extension.as_str() {
-            json if JSON_NAMES.contains(&json) => FileFormat::Json,
-            "csv" | "tsv" => csv,
-            _ => sniff(&bytes, settings)?,
-        },
+    let format = match of_text_name(path, settings) {
+        Some(format) => format,
+        None => sniff(&bytes, settings)?,
     };
     Ok((format, bytes))
 }

@@ -5,8 +5,9 @@
 //! the files are to be decoded one by one.
 
 use super::encoding::{Text, utf8_start};
+use super::format::FileFormat;
 use super::rows::Rows;
-use super::{begins_as_text, is_of_blocks, is_plain_text_name, json, json_values};
+use super::{begins_as_text, format_of_blocks, is_plain_text_name, json, json_values};
 use crate::change::RESCUED_DATA;
 use crate::schema::TableSchema;
 use crate::settings::SourceSettings;
@@ -22,7 +23,9 @@ pub struct Together {
 
 /// Whether a file can be decoded together with others, told by its name and the settings; its bytes must be asked, too.
 pub fn is_for_together(path: &str, settings: &SourceSettings) -> bool {
-    is_of_blocks(path, settings) && is_plain_text_name(path) && !settings.json.multi_line
+    format_of_blocks(path, settings) == Some(FileFormat::Json)
+        && is_plain_text_name(path)
+        && !settings.json.multi_line
 }
 
 impl Together {

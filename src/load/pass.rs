@@ -12,8 +12,8 @@ use super::{LoadLimits, weight};
 use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{AheadWriter, LoadedRows, RowsAhead, STRETCH_ROWS};
 use crate::decode::{
-    Block, Blocks, Decoded, NewColumn, Unpacked, begins_as_text, decode_block, decode_in_parts,
-    is_for_together, is_of_blocks, is_plain_text_name,
+    Block, Blocks, Decoded, Framing, NewColumn, Unpacked, begins_as_text, decode_block,
+    decode_in_parts, is_for_together, is_of_blocks, is_plain_text_name,
 };
 use crate::error::{Error, Result};
 use crate::landing::{ReadFault, ReadFile, open_planned, read};
@@ -279,6 +279,9 @@ impl<'w> Worker<'w> {
     fn stream(&mut self, taken: &mut Taken<'_>) -> Result<bool> {
         let place = taken.place;
         let file = self.pass.file(place);
+        let Some(framing) = Framing::of(&file.path, self.pass.source) else {
+            return Ok(false);
+        };
         let stream = match open_planned(&self.pass.source.path, file) {
             Ok(stream) => SharedStream(Arc::new(Mutex::new(Some(stream)))),
             Err(fault) => return self.unread(place, fault).map(|()| true),
@@ -294,10 +297,9 @@ impl<'w> Worker<'w> {
             Ok(_) | Err(_) => return Ok(false),
         }
         let limits = self.pass.limits;
-        let are_documents = self.pass.source.json.multi_line;
         let input = Cursor::new(front).chain(unpacked);
         let blocks = Input {
-            blocks: Blocks::new(input, limits.block_bytes, are_documents),
+            blocks: Blocks::new(input, limits.block_bytes, framing),
             file: stream,
         };
         let open = Arc::new(OpenFile {

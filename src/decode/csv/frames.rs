@@ -64,39 +64,44 @@ impl<'a> RawField<'a> {
 
 /// Cuts bytes into records and fields.
 pub(super) struct Framer<'a, 'd> {
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     at: usize,
     /// The physical line of `at`.
     line: i64,
-    dialect: &'d CsvSettings,
+    pub(super) dialect: &'d CsvSettings,
     delimiter: u8,
     /// Ends a line, perhaps behind a carriage return that is no part of it either.
     line_end: u8,
 }
 
 impl<'a, 'd> Framer<'a, 'd> {
+    /// From `start` on, which stands in this line.
     pub(super) fn new(
         bytes: &'a [u8],
         start: usize,
+        line: i64,
         dialect: &'d CsvSettings,
         delimiter: u8,
     ) -> Self {
-        let mut framer = Framer {
+        Framer {
             bytes,
             at: start,
-            line: 1,
+            line,
             dialect,
             delimiter,
             line_end: dialect.line_sep.unwrap_or(b'\n'),
-        };
-        for _ in 0..dialect.skip_rows {
-            if framer.at >= bytes.len() {
+        }
+    }
+
+    /// Passes the lines that the settings leave out.
+    pub(super) fn skip_lines(&mut self) {
+        for _ in 0..self.dialect.skip_rows {
+            if self.at >= self.bytes.len() {
                 break;
             }
-            framer.at = framer.end_of_line(framer.at) + 1;
-            framer.line += 1;
+            self.at = self.end_of_line(self.at) + 1;
+            self.line += 1;
         }
-        framer
     }
 
     /// The next record that is neither blank nor a comment.
@@ -189,8 +194,7 @@ impl<'a, 'd> Framer<'a, 'd> {
         let mut has_escapes = false;
         let Some(end) = self.closing_quote(start, &mut has_escapes) else {
             if self.dialect.multi_line {
-                let detail = format!("the quote that opens in line {opened_line} is never closed");
-                return Err(FileFault::new(ParkReason::UnclosedQuote, detail));
+                return Err(unclosed(opened_line));
             }
             fault.get_or_insert(malformed(opened_line, "a quote is not closed on its line"));
             self.at = self.end_of_line(start);
@@ -295,6 +299,12 @@ impl<'a, 'd> Framer<'a, 'd> {
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
+}
+
+/// A quote that opens in this line costs the file.
+pub(in crate::decode) fn unclosed(line: i64) -> FileFault {
+    let detail = format!("the quote that opens in line {line} is never closed");
+    FileFault::new(ParkReason::UnclosedQuote, detail)
 }
 
 fn malformed(line: i64, what: &str) -> RecordFault {

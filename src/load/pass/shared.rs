@@ -153,7 +153,7 @@ fn unreadable(error: &std::io::Error) -> ReadFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::Blocks;
+    use crate::decode::{Blocks, Framing};
     use std::time::Duration;
 
     fn opened(place: usize) -> Arc<OpenFile> {
@@ -161,7 +161,7 @@ mod tests {
         let text = Unpacked::open("a.json", file.clone());
         let text = text.unwrap().unwrap();
         let input = Input {
-            blocks: Blocks::new(Cursor::new(Vec::new()).chain(text), 1, false),
+            blocks: Blocks::new(Cursor::new(Vec::new()).chain(text), 1, Framing::lines()),
             file,
         };
         Arc::new(OpenFile {
