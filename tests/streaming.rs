@@ -11,7 +11,7 @@ use arrow::util::display::array_value_to_string;
 use common::{HINTS, LITTLE_MEMORY, TestLoader, all_rows};
 use landfall::crash::CrashSwitch;
 use landfall::load::LoadLimits;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// Everything that a run left, but for what tells when.
@@ -300,6 +300,32 @@ fn what_is_loaded_does_not_depend_on_how_much_is_in_memory() {
             assert_eq!(orphans, 0, "{source} {limits:?}");
         }
     }
+}
+
+#[test]
+fn file_that_unpacks_to_nothing_but_zeros_is_parked_before_it_takes_memory() {
+    let zeros = std::io::repeat(0).take(300 << 20);
+    let bomb = zstd::encode_all(zeros, 1).unwrap();
+    let names = ["a.jsonl.zst", "b.csv.zst"];
+    let load = |loader: TestLoader| {
+        names.iter().for_each(|name| loader.drop_file(name, &bomb));
+        loader.drop_file("c.jsonl", lines(0..3, &|_| String::new()));
+        loader.run();
+        ending(&loader, &names)
+    };
+    let whole = load(settings(""));
+    for (state, reason, detail) in &whole.files {
+        assert_eq!(
+            (state.as_str(), reason.as_deref()),
+            ("parked", Some("too_large"))
+        );
+        let sizes = format!("has {} bytes and more than 268435456 when", bomb.len());
+        assert!(detail.as_ref().unwrap().contains(&sizes), "{detail:?}");
+    }
+    assert_eq!(whole.bronze.len(), 3);
+    let mut loader = settings("").with_little_memory();
+    loader.limits.block_bytes = 1 << 20;
+    assert_eq!(load(loader), whole);
 }
 
 #[test]

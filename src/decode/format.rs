@@ -3,7 +3,7 @@
 //! What plainly is something else is refused here as a whole, before a single record is looked at.
 
 use super::packing::{Packing, split_packing};
-use super::unpack::{UNPACKED_BYTES_MAX, unpack};
+use super::unpack::{UnpackLimit, unpack};
 use super::{avro, encoding, parquet};
 use crate::change::{FileFault, ParkReason};
 use crate::settings::{Format, SourceSettings};
@@ -68,7 +68,8 @@ pub(super) fn open(
         }
         Format::Json | Format::Csv | Format::Avro | Format::Auto => {}
     }
-    let bytes = unpack(path, bytes, UNPACKED_BYTES_MAX)?;
+    let limit = UnpackLimit::of_file(bytes.len() as u64);
+    let bytes = unpack(path, bytes, limit)?;
     let is_avro = bytes.starts_with(avro::MAGIC) || extension == "avro";
     if settings.format == Format::Avro || (settings.format == Format::Auto && is_avro) {
         return Ok((FileFormat::Avro, bytes));

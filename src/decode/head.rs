@@ -8,7 +8,7 @@ use super::format::{self, FileFormat};
 use super::packing::{Packing, split_packing};
 use super::parquet::{self, Part};
 use super::rows::Rows;
-use super::unpack::{unpack, unpack_front};
+use super::unpack::{UnpackLimit, unpack, unpack_front};
 use super::{Decoded, csv, decode, json, reader};
 use super::{avro, encoding};
 use crate::change::{FileFault, ParkReason};
@@ -265,7 +265,8 @@ fn text(
 ) -> Result<Content, FileFault> {
     let is_all = front.len() as u64 == size;
     if packing.is_none() || is_all {
-        match unpack(path, front.clone(), HEAD_BYTES_MAX) {
+        let limit = UnpackLimit::of_bytes(HEAD_BYTES_MAX);
+        match unpack(path, front.clone(), limit) {
             Ok(bytes) => return Ok(of_text(bytes, is_all)),
             Err(fault) if fault.reason != ParkReason::TooLarge => return Err(fault),
             Err(_) => {}

@@ -3,16 +3,16 @@
 //! A stream that ends early, is damaged or has something behind its end is a fault with the offset; a shorter file
 //! never comes out.
 
+mod limit;
 pub(super) mod stream;
+
+pub(super) use limit::UnpackLimit;
 
 use super::packing::Packing;
 use crate::change::{FileFault, ParkReason};
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 use std::io::{self, ErrorKind, Read};
-
-/// An unpacked file may have so many bytes.
-pub(super) const UNPACKED_BYTES_MAX: u64 = 8 << 30;
 
 /// Memory for one xz stream; its strongest usual setting needs 65 MiB.
 const XZ_MEMORY_MAX: u64 = 256 << 20;
@@ -21,14 +21,14 @@ const XZ_MEMORY_MAX: u64 = 256 << 20;
 const ROOM_BYTES: usize = 64 << 10;
 
 /// Unpacks a file by its first bytes; the name only tells what is expected.
-pub(super) fn unpack(path: &str, bytes: Bytes, bytes_max: u64) -> Result<Bytes, FileFault> {
+pub(super) fn unpack(path: &str, bytes: Bytes, limit: UnpackLimit) -> Result<Bytes, FileFault> {
     match (Packing::of(path, &bytes), Packing::of_name(path)) {
-        (Some(packing), _) => unpack_members(&bytes, packing, bytes_max),
+        (Some(packing), _) => unpack_members(&bytes, packing, limit),
         (None, Some(expected)) => {
             let detail = format!("the name says {}, the bytes do not", expected.word());
             Err(FileFault::new(ParkReason::NotThisFormat, detail))
         }
-        (None, None) if bytes.len() as u64 > bytes_max => Err(too_large(bytes_max)),
+        (None, None) if bytes.len() as u64 > limit.bytes_max => Err(limit.fault()),
         (None, None) => Ok(bytes),
     }
 }
@@ -71,7 +71,8 @@ fn read_member(packing: Packing) -> ReadMember {
 type ReadMember =
     for<'a> fn(packed: &'a [u8], out: &mut Vec<u8>, limit: u64) -> (io::Result<()>, &'a [u8]);
 
-fn unpack_members(packed: &[u8], packing: Packing, bytes_max: u64) -> Result<Bytes, FileFault> {
+fn unpack_members(packed: &[u8], packing: Packing, limit: UnpackLimit) -> Result<Bytes, FileFault> {
+    let bytes_max = limit.bytes_max;
     let read = read_member(packing);
     let mut out = Vec::new();
     let mut rest = packed;
@@ -80,7 +81,7 @@ fn unpack_members(packed: &[u8], packing: Packing, bytes_max: u64) -> Result<Byt
         let member = packed.len() - rest.len();
         let (result, behind) = read(rest, &mut out, room + 1);
         if out.len() as u64 > bytes_max {
-            return Err(too_large(bytes_max));
+            return Err(limit.fault());
         }
         if let Err(error) = result {
             let offset = packed.len() - behind.len();
@@ -255,18 +256,16 @@ fn damaged(word: &str, member: usize, offset: usize, error: &io::Error) -> FileF
     FileFault::new(ParkReason::TruncatedStream, detail)
 }
 
-fn too_large(bytes_max: u64) -> FileFault {
-    FileFault::new(
-        ParkReason::TooLarge,
-        format!("the file has more than {bytes_max} bytes when unpacked"),
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use super::unpack as unpack_within;
     use super::*;
     use crate::decode::testing::numbers;
     use std::io::Write;
+
+    fn unpack(path: &str, bytes: Bytes, bytes_max: u64) -> Result<Bytes, FileFault> {
+        unpack_within(path, bytes, UnpackLimit::of_bytes(bytes_max))
+    }
 
     fn gzip(text: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -408,6 +407,54 @@ mod tests {
             assert_eq!(unpack(path, packed.into(), 1000).unwrap().len(), 1000);
         }
         assert_eq!(reason("a", vec![b' '; 1001]), ParkReason::TooLarge);
+    }
+
+    #[test]
+    fn a_file_that_unpacks_to_thousands_of_times_its_bytes_is_refused_unless_it_stays_small() {
+        const FREE: u64 = 1 << 20;
+        for (zeros, refused) in [(FREE, ""), (8 * FREE, "a.jsonl.zst a.jsonl.bz2 a.jsonl.xz")] {
+            for (path, packed) in packed(&vec![0; zeros as usize]) {
+                let size = packed.len() as u64;
+                let limit = UnpackLimit::of_ratio(size, FREE);
+                match unpack_within(path, packed.into(), limit) {
+                    Ok(bytes) => {
+                        assert!(
+                            bytes.len() as u64 == zeros && !refused.contains(path),
+                            "{path}"
+                        );
+                    }
+                    Err(fault) => {
+                        assert_eq!(fault.reason, ParkReason::TooLarge);
+                        let sizes = format!("has {size} bytes and more than {}", limit.bytes_max);
+                        assert!(fault.detail.contains(&sizes), "{path}: {}", fault.detail);
+                        assert!(refused.contains(path), "{path}");
+                    }
+                }
+            }
+        }
+        let plain = vec![b' '; 3 * FREE as usize];
+        let limit = UnpackLimit::of_ratio(plain.len() as u64, FREE);
+        assert!(unpack_within("a.jsonl", plain.into(), limit).is_ok());
+    }
+
+    #[test]
+    fn limits_are_those_that_the_documents_name() {
+        let limit = |packed| UnpackLimit::of_file(packed).bytes_max;
+        assert_eq!(limit(1), 256 << 20);
+        assert_eq!(limit(100_000), 400_000_000);
+        assert_eq!(limit(100 << 20), 8 << 30);
+        assert_eq!(limit(u64::MAX), 8 << 30);
+        let fault = UnpackLimit::of_file(100 << 20).fault();
+        assert_eq!(
+            fault.detail,
+            "the file has more than 8589934592 bytes when unpacked"
+        );
+        let fault = UnpackLimit::of_file(9000).fault();
+        assert_eq!(
+            fault.detail,
+            "the file has 9000 bytes and more than 268435456 when unpacked; beyond 268435456 it may have 4000 times its \
+             own; if that is what it holds, drop it unpacked"
+        );
     }
 
     #[test]

@@ -286,7 +286,7 @@ impl<'w> Worker<'w> {
             Ok(stream) => SharedStream(Arc::new(Mutex::new(Some(stream)))),
             Err(fault) => return self.unread(place, fault).map(|()| true),
         };
-        let mut unpacked = match Unpacked::open(&file.path, stream.clone()) {
+        let mut unpacked = match Unpacked::open(&file.path, file.size, stream.clone()) {
             Ok(Some(unpacked)) => unpacked,
             // What cannot be read shows itself there, too.
             Ok(None) | Err(_) => return Ok(false),

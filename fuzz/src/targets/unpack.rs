@@ -29,7 +29,8 @@ pub(super) fn unpack(bytes: &[u8]) {
 /// Unpacks in memory; where that is possible while the bytes are read, the same must come of it.
 fn unpacked(name: &str, bytes: &[u8], bytes_max: u64) -> Result<Bytes, FileFault> {
     let whole = fuzzing::unpack(name, Bytes::copy_from_slice(bytes), bytes_max);
-    let Some(stream) = Unpacked::open(name, bytes).expect("bytes can be read") else {
+    let size = bytes.len() as u64;
+    let Some(stream) = Unpacked::open(name, size, bytes).expect("bytes can be read") else {
         return whole;
     };
     let mut out = Vec::new();

@@ -5,7 +5,7 @@
 use super::datum::long;
 use crate::change::{FileFault, ParkReason};
 use crate::decode::unpack::{
-    UNPACKED_BYTES_MAX, inflate, read_bzip2_stream, read_xz_stream, read_zstd_frame,
+    UnpackLimit, inflate, read_bzip2_stream, read_xz_stream, read_zstd_frame,
 };
 use std::io::{Error, ErrorKind, Result};
 
@@ -31,6 +31,7 @@ pub(super) struct Blocks<'a> {
     at: usize,
     codec: Codec,
     mark: &'a [u8],
+    limit: UnpackLimit,
     /// Unpacked bytes that may still come.
     room: u64,
 }
@@ -51,12 +52,14 @@ pub(super) fn open(bytes: &[u8]) -> std::result::Result<(&[u8], Blocks<'_>), Fil
             false => not_avro("the file does not begin with Obj and 1; it is no Avro file"),
         });
     }
+    let limit = UnpackLimit::of_file(bytes.len() as u64);
     let mut blocks = Blocks {
         bytes,
         at: MAGIC.len(),
         codec: Codec::Null,
         mark: &[],
-        room: UNPACKED_BYTES_MAX,
+        limit,
+        room: limit.bytes_max,
     };
     let mut schema = None;
     loop {
@@ -120,10 +123,7 @@ impl Blocks<'_> {
         let data = unpack(self.codec, packed, self.room + 1);
         let data = data.map_err(|error| damaged(&error.to_string()))?;
         let room = self.room.checked_sub(data.len() as u64);
-        self.room = room.ok_or_else(|| {
-            let detail = format!("the file has more than {UNPACKED_BYTES_MAX} bytes when unpacked");
-            FileFault::new(ParkReason::TooLarge, detail)
-        })?;
+        self.room = room.ok_or_else(|| self.limit.fault())?;
         Ok(Some(Block {
             start,
             records,

@@ -3,7 +3,7 @@
 //! What comes out, and what is wrong with a stream, is the same as for a file in memory (the module above); a fault may come behind
 //! bytes that were handed out, so these count only when the end was reached.
 
-use super::{UNPACKED_BYTES_MAX, damaged, too_large};
+use super::{UnpackLimit, damaged};
 use crate::change::FileFault;
 use crate::decode::packing::Packing;
 use flate2::bufread::GzDecoder;
@@ -45,6 +45,7 @@ pub struct Unpacked<R: Read> {
     /// Where the present member begins.
     member_at: usize,
     unpacked: u64,
+    limit: UnpackLimit,
 }
 
 /// What is read from at the moment.
@@ -88,8 +89,8 @@ impl<R: Read> BufRead for Counted<R> {
 }
 
 impl<R: Read> Unpacked<R> {
-    /// Looks at the first bytes of a file; `None` where it is packed in a way that only the whole file shows.
-    pub fn open(path: &str, input: R) -> Result<Option<Self>> {
+    /// Looks at the first bytes of a file of `size` bytes; `None` where it is packed in a way that only the whole file shows.
+    pub fn open(path: &str, size: u64, input: R) -> Result<Option<Self>> {
         let mut input = Counted {
             inner: BufReader::with_capacity(BUFFER_BYTES, input),
             taken: 0,
@@ -106,6 +107,7 @@ impl<R: Read> Unpacked<R> {
             member: Some(member),
             member_at: 0,
             unpacked: 0,
+            limit: UnpackLimit::of_file(size),
         }))
     }
 
@@ -176,8 +178,8 @@ impl<R: Read> Read for Unpacked<R> {
         }
         let count = self.step(buffer).map_err(|error| self.fault(error))?;
         self.unpacked += count as u64;
-        if self.unpacked > UNPACKED_BYTES_MAX {
-            return Err(damage(too_large(UNPACKED_BYTES_MAX)));
+        if self.unpacked > self.limit.bytes_max {
+            return Err(damage(self.limit.fault()));
         }
         Ok(count)
     }
@@ -209,9 +211,15 @@ mod tests {
         }
     }
 
-    fn streamed(path: &str, bytes: &[u8]) -> std::result::Result<Vec<u8>, FileFault> {
+    fn streamed(
+        path: &str,
+        bytes: &[u8],
+        limit: UnpackLimit,
+    ) -> std::result::Result<Vec<u8>, FileFault> {
         let mut out = Vec::new();
-        let mut unpacked = Unpacked::open(path, bytes).unwrap().unwrap();
+        let unpacked = Unpacked::open(path, bytes.len() as u64, bytes);
+        let mut unpacked = unpacked.unwrap().unwrap();
+        unpacked.limit = limit;
         match unpacked.read_to_end(&mut out) {
             Ok(_) => Ok(out),
             Err(error) => Err(fault_of(&error).unwrap()),
@@ -236,14 +244,32 @@ mod tests {
                 files.push(damaged);
             }
             for file in files {
-                let whole = unpack(&path, Bytes::from(file.clone()), UNPACKED_BYTES_MAX);
+                let limit = UnpackLimit::of_file(file.len() as u64);
+                let whole = unpack(&path, Bytes::from(file.clone()), limit);
                 let reason = |fault: FileFault| fault.reason;
                 assert_eq!(
-                    streamed(&path, &file).map_err(reason),
+                    streamed(&path, &file, limit).map_err(reason),
                     whole.map(|bytes| bytes.to_vec()).map_err(reason),
                     "{path}, {} bytes",
                     file.len()
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn what_unpacks_to_far_more_than_its_bytes_is_refused_as_in_memory() {
+        const FREE: u64 = 1 << 20;
+        for ending in ["gz", "zst", "bz2", "txt"] {
+            for zeros in [FREE, FREE + 1, 8 * FREE] {
+                let path = format!("a.jsonl.{ending}");
+                let file = packed(ending, &vec![0; zeros as usize]);
+                let limit = UnpackLimit::of_ratio(file.len() as u64, FREE);
+                let whole = unpack(&path, Bytes::from(file.clone()), limit);
+                let is_refused = zeros > FREE && ["zst", "bz2"].contains(&ending);
+                assert_eq!(whole.is_err(), is_refused, "{path} of {zeros}");
+                let whole = whole.map(|bytes| bytes.to_vec());
+                assert!(streamed(&path, &file, limit) == whole, "{path} of {zeros}");
             }
         }
     }
@@ -258,7 +284,8 @@ mod tests {
         }
         let start = packed("gz", b"{}\n");
         let input = (&start[..10]).chain(Failing);
-        let mut unpacked = Unpacked::open("a.jsonl.gz", input).unwrap().unwrap();
+        let unpacked = Unpacked::open("a.jsonl.gz", 10, input);
+        let mut unpacked = unpacked.unwrap().unwrap();
         let error = unpacked.read_to_end(&mut Vec::new()).unwrap_err();
         assert_eq!(fault_of(&error), None);
     }

@@ -158,7 +158,7 @@ mod tests {
 
     fn opened(place: usize) -> Arc<OpenFile> {
         let file = SharedStream(Arc::new(Mutex::new(None)));
-        let text = Unpacked::open("a.json", file.clone());
+        let text = Unpacked::open("a.json", 0, file.clone());
         let text = text.unwrap().unwrap();
         let input = Input {
             blocks: Blocks::new(Cursor::new(Vec::new()).chain(text), 1, Framing::lines()),
