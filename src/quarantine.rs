@@ -16,6 +16,7 @@ use arrow::array::{
 use arrow::datatypes::{
     DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType,
 };
+use deltalake::kernel::Add;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +32,9 @@ const COLUMNS: [&str; 9] = [
     BATCH_ID,
     "_quarantined_at",
 ];
+
+/// Texts of rejects that become rows at once.
+const STRETCH_BYTES: usize = 64 << 20;
 
 /// One row of quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,17 +107,21 @@ impl QuarantineTable {
         if nothing_new && (replaced.is_empty() || self.table.is_none()) {
             return Ok(None);
         }
-        let rows = [to_rows(batch, rejects, now)?];
         let table = match &mut self.table {
             Some(table) => table,
             none => none.insert(create(&self.path).await?),
+        };
+        let held = table.transaction(&txn.app_id);
+        let written = match held.is_some_and(|version| version >= txn.version) {
+            true => Vec::new(),
+            false => write(table, batch, rejects, now).await?,
         };
         let append = Append {
             batch,
             txn: &txn,
             schema: schema(),
-            rows: &rows,
-            written: Vec::new(),
+            rows: &[],
+            written,
             replaced,
             before_commit: None,
         };
@@ -219,15 +227,41 @@ async fn create(path: &Path) -> Result<Table> {
     Table::create(path, &spec).await
 }
 
-fn to_rows(
+/// Writes rejects into data files that no log entry names yet, some at a time: an array cannot hold the texts of any number.
+async fn write(
+    table: &Table,
     batch: BatchId,
     rejects: &BTreeMap<String, Vec<Reject>>,
     now: Micros,
-) -> Result<RecordBatch> {
+) -> Result<Vec<Add>> {
     let all: Vec<(&str, &Reject)> = rejects
         .iter()
         .flat_map(|(path, rejects)| rejects.iter().map(|reject| (path.as_str(), reject)))
         .collect();
+    let mut writer = table.row_writer(schema())?.of_rows(all.len());
+    for some in stretches(&all, STRETCH_BYTES) {
+        writer.write(&to_rows(batch, some, now)?).await?;
+    }
+    writer.close().await
+}
+
+/// Cuts rejects behind each with which their texts come to so many bytes.
+fn stretches<'r>(
+    all: &'r [(&'r str, &'r Reject)],
+    bytes: usize,
+) -> impl Iterator<Item = &'r [(&'r str, &'r Reject)]> {
+    let mut held = 0;
+    all.split_inclusive(move |(path, reject)| {
+        held += path.len() + reject.detail.len() + reject.raw.len();
+        let is_much = held >= bytes;
+        if is_much {
+            held = 0;
+        }
+        is_much
+    })
+}
+
+fn to_rows(batch: BatchId, all: &[(&str, &Reject)], now: Micros) -> Result<RecordBatch> {
     let numbers = |of: fn(&Reject) -> Option<i64>| -> ArrayRef {
         Arc::new(
             all.iter()
@@ -383,6 +417,22 @@ mod tests {
             ]
         );
         assert_eq!(table.counts_by_file().unwrap()["b"].rows, 2);
+    }
+
+    #[test]
+    fn rejects_are_written_some_at_a_time() {
+        let of_raw = |length: usize| Reject {
+            detail: String::new(),
+            raw: "x".repeat(length),
+            ..reject(1)
+        };
+        let rejects = [of_raw(4), of_raw(0), of_raw(5), of_raw(30), of_raw(1)];
+        let all: Vec<_> = rejects.iter().map(|reject| ("a", reject)).collect();
+        let cut = |bytes: usize| stretches(&all, bytes).map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(cut(10), [3, 1, 1]);
+        assert_eq!(cut(1), [1, 1, 1, 1, 1]);
+        assert_eq!(cut(usize::MAX), [5]);
+        assert!(stretches(&[], 10).next().is_none());
     }
 
     #[tokio::test]
