@@ -359,4 +359,4 @@ impl Decoded {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

@@ -14,7 +14,7 @@ pub(super) const ORDERS: &str =
     "op STRING, order_id BIGINT, status STRING, amount DECIMAL(10,2), seq BIGINT";
 
 /// Settings of a source with their defaults.
-pub(super) fn settings(format: Format) -> SourceSettings {
+pub(crate) fn settings(format: Format) -> SourceSettings {
     SourceSettings {
         path: "landing".into(),
         format,

@@ -67,7 +67,9 @@ pub(super) struct FileState {
     held: Vec<(i64, LoadedRows)>,
     /// Memory of `held`.
     pub(super) held_bytes: usize,
+    /// All refused records, or the first alone where the file is parked in any case.
     rejects: Vec<Reject>,
+    refused: usize,
     /// By the record from which on they were looked for.
     arrivals: BTreeMap<i64, Vec<Arrival>>,
     /// Why it cannot load, by the place of that in the file; what is wrong with all of it comes before any place.
@@ -133,9 +135,13 @@ impl FileState {
     }
 
     /// Adds a part.
-    pub(super) fn add(&mut self, part: FilePart) {
+    pub(super) fn add(&mut self, part: FilePart, source: &SourceSettings) {
         self.records += part.records;
+        self.refused += part.rejects.len();
         self.rejects.extend(part.rejects);
+        if self.is_vain() || is_refused(self.refused, source) {
+            self.keep_first_reject();
+        }
         if let Some(late) = part.late
             && self
                 .late
@@ -168,6 +174,12 @@ impl FileState {
         self.forget_if_vain();
     }
 
+    /// What is told of a file that does not load is how many records were refused, and why the first was.
+    fn keep_first_reject(&mut self) {
+        let first = self.rejects.drain(..).min_by_key(|reject| reject.file_row);
+        self.rejects = first.into_iter().collect();
+    }
+
     /// Whether no row of the file will load as it was decoded, so that the rest of it need not be kept.
     pub(super) fn is_vain(&self) -> bool {
         self.fault.is_some() || !self.arrivals.is_empty()
@@ -181,6 +193,7 @@ impl FileState {
     fn forget_if_vain(&mut self) {
         if self.is_vain() {
             self.take_held();
+            self.keep_first_reject();
         }
     }
 
@@ -206,8 +219,15 @@ impl FileState {
             (Ok(_), None, Some((_, detail))) => {
                 FileEnd::Parked(FileFault::new(ParkReason::LateSnapshot, detail))
             }
-            (Ok(_), None, None) => match too_many(path, &self.rejects, self.records, source) {
-                Ok(None) => FileEnd::Loads,
+            (Ok(_), None, None) => match self.too_many(path, source) {
+                Ok(None) => {
+                    assert_eq!(
+                        self.rejects.len(),
+                        self.refused,
+                        "BUG: all refused records of {path} are kept"
+                    );
+                    FileEnd::Loads
+                }
                 Ok(Some(fault)) => FileEnd::Parked(fault),
                 Err(error) => FileEnd::Stops(error),
             },
@@ -229,6 +249,37 @@ impl FileState {
         }
     }
 
+    /// What the settings make of the refused records: nothing, a parked file, or the end of the run.
+    fn too_many(&self, path: &str, source: &SourceSettings) -> Result<Option<FileFault>> {
+        let Some(first) = self.rejects.first() else {
+            return Ok(None);
+        };
+        let place = first.file_line.map_or_else(
+            || format!("row {}", first.file_row),
+            |line| format!("line {line}"),
+        );
+        let example = format!("{place}: {}: {}", first.reason.as_str(), first.detail);
+        match source.on_bad_record {
+            OnBadRecord::Stop => {
+                let message = format!("landing file {path}, {example}");
+                return Err(Error::new(ErrorKind::Input, message)
+                    .hint("mend the file, or set on_bad_record = \"quarantine\""));
+            }
+            OnBadRecord::FailFile => {
+                return Ok(Some(FileFault::new(ParkReason::TooManyBadRecords, example)));
+            }
+            OnBadRecord::Quarantine => {}
+        }
+        let (count, records) = (self.refused, self.records);
+        let percent = 100.0 * count as f64 / records as f64;
+        let over_percent = source.max_bad_percent.is_some_and(|max| percent > max);
+        if !is_refused(count, source) && !over_percent {
+            return Ok(None);
+        }
+        let detail = format!("{count} of {records} records are refused, the first in {example}");
+        Ok(Some(FileFault::new(ParkReason::TooManyBadRecords, detail)))
+    }
+
     /// What the columns that the file brings make of it.
     fn arrived(&mut self, mode: SchemaEvolutionMode) -> FileEnd {
         let arrivals: Vec<Arrival> = std::mem::take(&mut self.arrivals)
@@ -246,41 +297,12 @@ impl FileState {
     }
 }
 
-/// What the settings make of the rejects of a file: nothing, a parked file, or the end of the run.
-fn too_many(
-    path: &str,
-    rejects: &[Reject],
-    records: usize,
-    source: &SourceSettings,
-) -> Result<Option<FileFault>> {
-    let Some(first) = rejects.first() else {
-        return Ok(None);
-    };
-    let place = first.file_line.map_or_else(
-        || format!("row {}", first.file_row),
-        |line| format!("line {line}"),
-    );
-    let example = format!("{place}: {}: {}", first.reason.as_str(), first.detail);
+/// Whether so many refused records are too many, however many others there are.
+fn is_refused(count: usize, source: &SourceSettings) -> bool {
     match source.on_bad_record {
-        OnBadRecord::Stop => {
-            let message = format!("landing file {path}, {example}");
-            return Err(Error::new(ErrorKind::Input, message)
-                .hint("mend the file, or set on_bad_record = \"quarantine\""));
-        }
-        OnBadRecord::FailFile => {
-            return Ok(Some(FileFault::new(ParkReason::TooManyBadRecords, example)));
-        }
-        OnBadRecord::Quarantine => {}
+        OnBadRecord::Stop | OnBadRecord::FailFile => count > 0,
+        OnBadRecord::Quarantine => source.max_bad_records.is_some_and(|max| count as u64 > max),
     }
-    let count = rejects.len();
-    let percent = 100.0 * count as f64 / records as f64;
-    let over_count = source.max_bad_records.is_some_and(|max| count as u64 > max);
-    let over_percent = source.max_bad_percent.is_some_and(|max| percent > max);
-    if !over_count && !over_percent {
-        return Ok(None);
-    }
-    let detail = format!("{count} of {records} records are refused, the first in {example}");
-    Ok(Some(FileFault::new(ParkReason::TooManyBadRecords, detail)))
 }
 
 fn reject(decoded: &Decoded, refusal: Refusal) -> Reject {
@@ -292,5 +314,71 @@ fn reject(decoded: &Decoded, refusal: Refusal) -> Reject {
         reason: refusal.reason,
         detail: refusal.detail,
         raw: decoded.raw(refusal.row),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::RejectReason;
+    use crate::decode::testing::settings;
+    use crate::settings::Format;
+
+    /// Ten records from `first` on, all of which are refused.
+    fn refused(first: i64) -> FilePart {
+        let reject = |file_row| Reject {
+            file_row,
+            file_line: None,
+            byte_offset: None,
+            reason: RejectReason::Malformed,
+            detail: "no object".into(),
+            raw: "x".into(),
+        };
+        FilePart {
+            first,
+            records: 10,
+            rows: None,
+            rejects: (first..first + 10).map(reject).collect(),
+            late: None,
+        }
+    }
+
+    /// How many refused records are kept of thirty, and what becomes of the file.
+    fn kept(source: &SourceSettings) -> (usize, FileDone) {
+        let mut state = FileState::of_read(Ok("hash".into()));
+        for first in [11, 1, 21] {
+            state.add(refused(first), source);
+        }
+        (state.rejects.len(), state.done("a", source))
+    }
+
+    fn parked(done: FileDone) -> String {
+        match done.end {
+            FileEnd::Parked(fault) => fault.detail,
+            end => panic!("{end:?}"),
+        }
+    }
+
+    #[test]
+    fn refused_records_are_kept_only_as_long_as_the_file_may_load() {
+        let mut source = settings(Format::Json);
+        source.max_bad_records = Some(30);
+        let (count, done) = kept(&source);
+        assert_eq!((count, done.rejects.len()), (30, 30));
+        assert!(matches!(done.end, FileEnd::Loads));
+        source.max_bad_records = Some(15);
+        let (count, done) = kept(&source);
+        let detail = "30 of 30 records are refused, the first in row 1: malformed: no object";
+        assert_eq!((count, parked(done).as_str()), (1, detail));
+        source.on_bad_record = OnBadRecord::FailFile;
+        let (count, done) = kept(&source);
+        assert_eq!(
+            (count, parked(done).as_str()),
+            (1, "row 1: malformed: no object")
+        );
+        let mut state = FileState::of_read(Ok("hash".into()));
+        state.add(refused(1), &settings(Format::Json));
+        state.fail(None, FileFault::new(ParkReason::TruncatedStream, "cut off"));
+        assert_eq!(state.rejects.len(), 1);
     }
 }

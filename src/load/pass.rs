@@ -426,7 +426,7 @@ impl<'w> Worker<'w> {
         let part = FilePart::new(file, decoded, admission, &|rows| pass.late(file, rows))?;
         let held = {
             let mut state = lock(state);
-            state.add(part);
+            state.add(part, pass.source);
             match pass.ahead.is_some() && state.held_bytes > pass.limits.held_bytes_max {
                 true => state.take_held(),
                 false => Vec::new(),
