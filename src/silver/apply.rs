@@ -6,7 +6,7 @@
 use super::changes::RowChanges;
 use super::compare::parts;
 use super::fold::Shape;
-use super::incoming::{Incoming, KeyParts};
+use super::incoming::{Cut, Incoming, KeyParts};
 use super::merge::{self, Decided, Merge};
 use super::plan::SilverPlan;
 use super::pool::{Comparators, EventPool};
@@ -23,11 +23,11 @@ use crate::change::Version;
 use crate::crash::CrashSwitch;
 use crate::delta::{AppTransaction, CommitOutcome, DataFile, Table, VersionFiles};
 use crate::error::{Error, Result};
-use crate::parallel::in_parallel_elsewhere;
+use crate::parallel::{in_parallel, in_parallel_elsewhere};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Builder;
 
@@ -45,7 +45,8 @@ struct Work<'a> {
     replaces: bool,
 }
 
-/// What the fold of one part told beside the rows.
+/// What the fold of a part told beside the rows.
+#[derive(Default)]
 struct FoldedPart {
     counters: ApplyCounters,
     /// The keys of its events, where they are wanted.
@@ -119,7 +120,9 @@ impl SilverTable {
             .filter(|truncates| !replaces && newer::comes_last(bronze, plan, truncates, &fresh));
         let reaches_the_past = has_new && last.is_none();
         let truncates = last.unwrap_or(all);
-        let parts = incoming.into_parts(plan, comparators)?;
+        let silver_rows = self.table.as_ref().map_or(0, Table::row_count);
+        let cut = Cut::beside(silver_rows);
+        let parts = incoming.into_parts(plan, comparators, cut)?;
         let work = Work {
             bronze,
             plan,
@@ -129,7 +132,7 @@ impl SilverTable {
             hidden: hidden.as_ref(),
             replaces,
         };
-        let draft = Draft::new(transaction, parts.count());
+        let draft = Draft::new(transaction, parts.file_count());
         let (mut draft, counters) = match reaches_the_past {
             true => self.apply_all_keys(&work, draft, &schema, parts).await?,
             false => self.apply_keys(&work, draft, &schema, parts).await?,
@@ -151,16 +154,21 @@ impl SilverTable {
         let table = self.table.as_ref().ok_or_else(no_table)?;
         let sweeps = work.truncates.has_new();
         if sweeps {
-            draft = draft.in_parts(parts.count() + table.file_count());
+            draft = draft.in_parts(parts.file_count() + table.file_count());
         }
         let (mut counters, mut seen) = (ApplyCounters::default(), Keys::new());
-        if parts.count() == 1 {
-            while let Some(rows) = parts.next()? {
-                let (changes, part) = self.fold_part(work, schema, rows, sweeps)?;
+        if parts.file_count() == 1 {
+            let all: Vec<_> = parts.next_of_file()?.into_iter().map(Mutex::new).collect();
+            let folded = in_parallel(all.len(), |part| {
+                let rows = std::mem::take(&mut *lock(&all[part]));
+                self.fold_part(work, schema, rows, sweeps)
+            })?;
+            let (changes, folded): (Vec<_>, Vec<_>) = folded.into_iter().unzip();
+            for part in folded {
                 counters.add(&part.counters);
                 seen.extend(part.keys);
-                draft.add(table, changes).await?;
             }
+            draft.add(table, &changes).await?;
         } else {
             for (written, part) in self.fold_parts(work, schema, parts, &draft, sweeps)? {
                 counters.add(&part.counters);
@@ -230,7 +238,7 @@ impl SilverTable {
         self.compute(work, &whole, None)
     }
 
-    /// Folds many parts on all cores, and writes what each changes; in the order of the parts.
+    /// Folds many parts on all cores, and writes what some of them change together; in the order of the parts.
     fn fold_parts(
         &self,
         work: &Work<'_>,
@@ -240,21 +248,27 @@ impl SilverTable {
         wants_keys: bool,
     ) -> Result<Vec<(WrittenPart, FoldedPart)>> {
         let table = self.table.as_ref().ok_or_else(no_table)?;
-        let count = parts.count();
+        let files = parts.file_count();
         let parts = Mutex::new((0, parts));
-        let mut folded = in_parallel_elsewhere(count, |_| {
-            let (place, rows) = {
-                let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folded = in_parallel_elsewhere(files, |_| {
+            let (place, some) = {
+                let mut parts = lock(&parts);
                 parts.0 += 1;
-                (parts.0, parts.1.next()?.unwrap_or_default())
+                (parts.0, parts.1.next_of_file()?)
             };
-            let (changes, part) = self.fold_part(work, schema, rows, wants_keys)?;
+            let (mut changes, mut told) = (Vec::new(), FoldedPart::default());
+            for rows in some {
+                let (of_part, part) = self.fold_part(work, schema, rows, wants_keys)?;
+                changes.push(of_part);
+                told.counters.add(&part.counters);
+                told.keys.extend(part.keys);
+            }
             // The runtime of the loader waits for this.
             let runtime = Builder::new_current_thread().build().map_err(|error| {
                 Error::unavailable(format!("rows of silver cannot be written: {error}"))
             })?;
-            let written = runtime.block_on(draft.write(table, changes))?;
-            Ok((place, (written, part)))
+            let written = runtime.block_on(draft.write(table, &changes))?;
+            Ok((place, (written, told)))
         })?;
         folded.sort_unstable_by_key(|(place, _)| *place);
         Ok(folded.into_iter().map(|(_, part)| part).collect())
@@ -276,7 +290,7 @@ impl SilverTable {
         for file in table.files() {
             let changes = merge.sweep(file, seen)?;
             counters.add(&merge::counted(&changes, Fates::default()));
-            draft.add(table, changes).await?;
+            draft.add(table, &[changes]).await?;
         }
         Ok(())
     }
@@ -309,7 +323,7 @@ impl SilverTable {
             let (changes, _) =
                 self.part_changes(work.bronze, work.plan, &target, &part, work.truncates)?;
             counters.add(&merge::counted(&changes, Fates::default()));
-            draft.add(table, changes).await?;
+            draft.add(table, &[changes]).await?;
         }
         Ok((draft, counters))
     }
@@ -396,4 +410,8 @@ impl SilverTable {
             hidden,
         })
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

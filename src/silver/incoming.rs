@@ -21,22 +21,59 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// About so many events are folded at once.
-const PART_EVENTS_MAX: usize = 500_000;
 /// Versions with more events are read several times, so many events each time.
 const HELD_EVENTS_MAX: usize = if cfg!(debug_assertions) {
     60
 } else {
     4_000_000
 };
-/// So many parts of as many events are in memory at once.
-const HELD_PARTS_MAX: usize = if cfg!(debug_assertions) {
-    2
-} else {
-    HELD_EVENTS_MAX / PART_EVENTS_MAX
-};
+/// About so many events are written together.
+const FILE_EVENTS_MAX: usize = 500_000;
+/// About so many are folded at once where nothing else is to be read: they stay in the cache of a core.
+const SMALL_PART_EVENTS_MAX: usize = 125_000;
 /// Keys that are looked at for each part, to find where the ranges begin.
 const SAMPLES_OF_PART: usize = 500;
+
+/// How the events of an apply are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// About so many events are a part.
+    part_events_max: usize,
+    /// So many parts are written together.
+    parts_of_file: usize,
+}
+
+impl Cut {
+    /// For a silver that has rows or none: where it has, each part looks for the rows of its keys.
+    pub(super) fn beside(silver_rows: i64) -> Cut {
+        let part_events_max = match silver_rows {
+            0 => SMALL_PART_EVENTS_MAX,
+            _ => FILE_EVENTS_MAX,
+        };
+        Cut {
+            part_events_max,
+            parts_of_file: FILE_EVENTS_MAX / part_events_max,
+        }
+    }
+
+    /// As many for each core that has one, so that none waits for the last. A debug build cuts small applies too, so that tests
+    /// cross the bounds.
+    fn part_count(&self, events: usize) -> usize {
+        match (events, events.div_ceil(self.part_events_max)) {
+            (9..100, _) if cfg!(debug_assertions) => self.parts_of_file + 2,
+            (_, 0 | 1) => 1,
+            (_, parts) => parts.next_multiple_of(cores().min(parts)),
+        }
+    }
+
+    /// So many parts are in memory at once.
+    fn held_parts_max(&self) -> usize {
+        match cfg!(debug_assertions) {
+            true => 2,
+            false => HELD_EVENTS_MAX / self.part_events_max,
+        }
+    }
+}
 
 /// The rows of one version of bronze.
 pub(super) struct Incoming<'b> {
@@ -176,8 +213,9 @@ impl<'b> Incoming<'b> {
         mut self,
         plan: &'b SilverPlan,
         comparators: &'b Comparators,
+        cut: Cut,
     ) -> Result<KeyParts<'b>> {
-        let count = part_count(self.events());
+        let count = cut.part_count(self.events());
         let held = self.held.take();
         let bounds = match count {
             1 => Vec::new(),
@@ -187,6 +225,7 @@ impl<'b> Incoming<'b> {
             incoming: self,
             plan,
             comparators,
+            cut,
             bounds: bounds
                 .into_iter()
                 .map(|bound| (prefix(bound.row().data()), bound))
@@ -195,7 +234,7 @@ impl<'b> Incoming<'b> {
             ready: VecDeque::new(),
         };
         if let Some(rows) = held {
-            parts.cut(rows)?;
+            parts.cut_held(rows)?;
         }
         Ok(parts)
     }
@@ -245,6 +284,7 @@ pub(super) struct KeyParts<'b> {
     incoming: Incoming<'b>,
     plan: &'b SilverPlan,
     comparators: &'b Comparators,
+    cut: Cut,
     /// The first keys of all parts but the first, with their first bytes as numbers.
     bounds: Vec<(u128, OwnedRow)>,
     /// The first part that is not in `ready` and was not given.
@@ -253,9 +293,24 @@ pub(super) struct KeyParts<'b> {
 }
 
 impl KeyParts<'_> {
-    /// How many parts there are, given ones included.
-    pub(super) fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.bounds.len() + 1
+    }
+
+    /// How many files are written of all parts, about, given ones included.
+    pub(super) fn file_count(&self) -> usize {
+        self.count().div_ceil(self.cut.parts_of_file)
+    }
+
+    /// The next parts that are written together; none behind the last.
+    pub(super) fn next_of_file(&mut self) -> Result<Vec<Vec<RecordBatch>>> {
+        let mut parts = Vec::with_capacity(self.cut.parts_of_file);
+        while parts.len() < self.cut.parts_of_file
+            && let Some(part) = self.next()?
+        {
+            parts.push(part);
+        }
+        Ok(parts)
     }
 
     /// The next part; `None` behind the last.
@@ -268,7 +323,7 @@ impl KeyParts<'_> {
 
     /// Reads as many parts as may be in memory at once.
     fn read_some(&mut self) -> Result<()> {
-        let parts = self.next..(self.next + HELD_PARTS_MAX).min(self.count());
+        let parts = self.next..(self.next + self.cut.held_parts_max()).min(self.count());
         let incoming = &self.incoming;
         let cut = in_parallel(incoming.pieces.len(), |piece| {
             let mut cut = vec![Vec::new(); parts.len()];
@@ -284,7 +339,7 @@ impl KeyParts<'_> {
     }
 
     /// Cuts all rows, which are in memory.
-    fn cut(&mut self, rows: Vec<RecordBatch>) -> Result<()> {
+    fn cut_held(&mut self, rows: Vec<RecordBatch>) -> Result<()> {
         self.next = self.count();
         if self.count() == 1 {
             self.ready.push_back(rows);
@@ -350,14 +405,4 @@ fn joined(pieces: Vec<Vec<Vec<RecordBatch>>>, parts: usize) -> Vec<Vec<RecordBat
         }
     }
     joined
-}
-
-/// As many for each core that has one, so that none waits for the last. A debug build cuts small applies too, so that tests cross
-/// the bounds.
-fn part_count(events: usize) -> usize {
-    match (events, events.div_ceil(PART_EVENTS_MAX)) {
-        (9..100, _) if cfg!(debug_assertions) => 3,
-        (_, 0 | 1) => 1,
-        (_, parts) => parts.next_multiple_of(cores().min(parts)),
-    }
 }

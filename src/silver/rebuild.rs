@@ -109,7 +109,7 @@ impl SilverTable {
             let (changes, left_out) = self.part_changes(bronze, plan, &schema, &part, truncates)?;
             counters.rows_left_out += left_out;
             counters.add(&merge::counted(&changes, Fates::default()));
-            draft.add(table, changes).await?;
+            draft.add(table, &[changes]).await?;
         }
         let mode = self.settings.write_mode;
         let table = self.table.as_mut().ok_or_else(no_table)?;

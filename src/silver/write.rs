@@ -47,6 +47,21 @@ struct RowCounts {
     removed: u64,
 }
 
+impl RowCounts {
+    fn add(&mut self, other: &RowCounts) {
+        self.inserted += other.inserted;
+        self.updated += other.updated;
+        self.removed += other.removed;
+    }
+}
+
+/// Adds rows that leave to others, by file.
+fn add_leaving(all: &mut BTreeMap<String, RoaringTreemap>, more: BTreeMap<String, RoaringTreemap>) {
+    for (file, rows) in more {
+        *all.entry(file).or_default() |= rows;
+    }
+}
+
 impl Draft {
     /// A commit of so many parts, which carries `transaction`.
     pub(super) fn new(transaction: AppTransaction, parts: usize) -> Self {
@@ -72,37 +87,42 @@ impl Draft {
         self.commit.properties.insert(name.to_string(), value);
     }
 
-    /// Writes the new rows and the change rows of one part; its keys are in no other part.
-    pub(super) async fn add(&mut self, table: &Table, changes: RowChanges) -> Result<()> {
+    /// Writes the new rows and the change rows of one part, in pieces; its keys are in no other part.
+    pub(super) async fn add(&mut self, table: &Table, changes: &[RowChanges]) -> Result<()> {
         let written = self.write(table, changes).await?;
         self.take(written);
         Ok(())
     }
 
     /// The same, without adding it yet.
-    pub(super) async fn write(&self, table: &Table, changes: RowChanges) -> Result<WrittenPart> {
+    pub(super) async fn write(&self, table: &Table, changes: &[RowChanges]) -> Result<WrittenPart> {
         let mut written = WrittenPart::default();
-        if changes.is_empty() {
+        let changes = changes.iter().filter(|changes| !changes.is_empty());
+        let changes: Vec<&RowChanges> = changes.collect();
+        let Some(first) = changes.first() else {
             return Ok(written);
-        }
-        let schema = changes.inserted.schema();
-        let new_rows = [&changes.inserted, &changes.updated];
-        written.adds = table
-            .write_rows(schema.clone(), &new_rows.map(RecordBatch::clone))
-            .await?;
+        };
+        let schema = first.inserted.schema();
+        let new_rows = changes
+            .iter()
+            .flat_map(|changes| [changes.inserted.clone(), changes.updated.clone()]);
+        let new_rows: Vec<RecordBatch> = new_rows.collect();
+        written.adds = table.write_rows(schema.clone(), &new_rows).await?;
         if let ([add], 1) = (written.adds.as_slice(), self.parts) {
-            written.fresh = Some((add.path.clone(), concat_batches(&schema, new_rows)?));
+            written.fresh = Some((add.path.clone(), concat_batches(&schema, &new_rows)?));
         }
         // Whether a later part updates rows is not known yet, and the feed tells of all parts or of none.
         let tell_all = self.parts > 1 && table.file_count() > 0;
         let feed = feed_rows(table, &changes, tell_all)?;
         written.changes = table.write_change_rows(&feed).await?;
-        written.rows = RowCounts {
-            inserted: changes.inserted.num_rows() as u64,
-            updated: changes.updated.num_rows() as u64,
-            removed: changes.removed.num_rows() as u64,
-        };
-        written.leaving = changes.leaving();
+        for changes in changes {
+            written.rows.add(&RowCounts {
+                inserted: changes.inserted.num_rows() as u64,
+                updated: changes.updated.num_rows() as u64,
+                removed: changes.removed.num_rows() as u64,
+            });
+            add_leaving(&mut written.leaving, changes.leaving());
+        }
         written.schema = Some(schema);
         Ok(written)
     }
@@ -112,12 +132,8 @@ impl Draft {
         self.fresh = written.fresh.or(self.fresh.take());
         self.commit.adds.extend(written.adds);
         self.commit.changes.extend(written.changes);
-        self.rows.inserted += written.rows.inserted;
-        self.rows.updated += written.rows.updated;
-        self.rows.removed += written.rows.removed;
-        for (file, rows) in written.leaving {
-            *self.leaving.entry(file).or_default() |= rows;
-        }
+        self.rows.add(&written.rows);
+        add_leaving(&mut self.leaving, written.leaving);
         self.schema = written.schema.or(self.schema.take());
     }
 
@@ -299,19 +315,22 @@ fn staying(
 }
 
 /// The rows of the change data feed. A commit that only inserts needs none: its data files are the feed.
-fn feed_rows(table: &Table, changes: &RowChanges, tell_all: bool) -> Result<Vec<RecordBatch>> {
+fn feed_rows(table: &Table, changes: &[&RowChanges], tell_all: bool) -> Result<Vec<RecordBatch>> {
     let is_on = table.has_change_data_feed();
-    let only_inserts = changes.replaced_at.is_empty() && changes.removed_at.is_empty();
-    if !is_on || only_inserts && !tell_all {
+    let inserts =
+        |changes: &&RowChanges| changes.replaced_at.is_empty() && changes.removed_at.is_empty();
+    if !is_on || !tell_all && changes.iter().all(inserts) {
         return Ok(Vec::new());
     }
-    let kinds = [
-        ("insert", &changes.inserted),
-        ("update_preimage", &changes.replaced),
-        ("update_postimage", &changes.updated),
-        ("delete", &changes.removed),
-    ];
-    let some = kinds.into_iter().filter(|(_, rows)| rows.num_rows() > 0);
+    let kinds = changes.iter().flat_map(|changes| {
+        [
+            ("insert", &changes.inserted),
+            ("update_preimage", &changes.replaced),
+            ("update_postimage", &changes.updated),
+            ("delete", &changes.removed),
+        ]
+    });
+    let some = kinds.filter(|(_, rows)| rows.num_rows() > 0);
     some.map(|(kind, rows)| change_rows(rows, kind)).collect()
 }
 
