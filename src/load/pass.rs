@@ -427,7 +427,13 @@ impl<'w> Worker<'w> {
         let held = {
             let mut state = lock(state);
             state.add(part, pass.source);
-            match pass.ahead.is_some() && state.held_bytes > pass.limits.held_bytes_max {
+            // Who writes the file already takes what there is before it has left the cache.
+            let limits = pass.limits;
+            let bytes_max = match self.writers_of.contains_key(&place) {
+                true => limits.waiting_bytes_max.min(limits.held_bytes_max),
+                false => limits.held_bytes_max,
+            };
+            match pass.ahead.is_some() && state.held_bytes > bytes_max {
                 true => state.take_held(),
                 false => Vec::new(),
             }
