@@ -361,11 +361,55 @@ fn collect_transactions(column: &StructArray, found: &mut BTreeMap<String, i64>)
 
 /// An error of the library, told apart by what can be done about it.
 pub(super) fn library(root: &Path, error: &DeltaTableError) -> Error {
-    let message = format!("table {}: {error}", root.display());
+    let said = match error {
+        // What it says besides is of the log, whatever file could not be written.
+        DeltaTableError::Io { source } => with_causes(source),
+        error => with_causes(error),
+    };
+    let message = format!("table {}: {said}", root.display());
     match error {
         DeltaTableError::ObjectStore { .. } | DeltaTableError::Io { .. } => {
             Error::unavailable(message)
         }
         _ => Error::disagreement(message),
+    }
+}
+
+/// What an error says, and what its causes say besides: some name what was done and leave the reason to their cause.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use std::io;
+
+    #[test]
+    fn error_of_the_library_says_why() {
+        let full = || io::Error::new(io::ErrorKind::StorageFull, "no space left");
+        let of_store = object_store::Error::Generic {
+            store: "local disk",
+            source: full().into(),
+        };
+        let errors = [full().into(), io::Error::other(of_store).into()];
+        let said = errors.map(|error| {
+            let error = library(Path::new("/t"), &error);
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            error.message().to_string()
+        });
+        assert_eq!(said[0], "table /t: no space left");
+        assert!(said[1].ends_with("no space left"), "{}", said[1]);
+        assert!(!said[1].contains("log record"), "{}", said[1]);
     }
 }
