@@ -13,7 +13,7 @@ use crate::bronze::{LoadedRows, RowsAhead};
 use crate::change::Reject;
 use crate::checkpoint::{FileOutcome, OutcomeKind};
 use crate::decode::is_plain_text_name;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::landing::{ReadFault, hash_file};
 use crate::parallel::in_parallel;
 use crate::schema::{TableSchema, merge_new_columns};
@@ -56,6 +56,9 @@ pub struct LoadLimits {
     pub held_bytes_max: usize,
     /// Each core holds so many bytes of the rows of files that load before it writes them.
     pub waiting_bytes_max: usize,
+    /// Where rows cannot be written ahead, each core holds so many bytes of them, and as many of one file: a batch of more,
+    /// however small its files are, is read again when they can.
+    pub unwritten_bytes_max: usize,
 }
 
 impl Default for LoadLimits {
@@ -70,6 +73,7 @@ impl Default for LoadLimits {
             part_records: 65_536,
             held_bytes_max: 32 << 20,
             waiting_bytes_max: 8 << 20,
+            unwritten_bytes_max: 128 << 20,
         }
     }
 }
@@ -103,7 +107,7 @@ pub struct LoadContext<'a> {
     pub limits: LoadLimits,
 }
 
-/// Reads and decodes every file of `batch` against `schema`; all rows stay in memory. None of them was tried before.
+/// Reads and decodes every file of `batch` against `schema`; all rows stay in memory, as the limits must allow. None of them was tried before.
 ///
 /// Fails only where the loader must stop: a wrong predicate, or a bad record under `on_bad_record = "stop"`.
 pub fn load(
@@ -112,7 +116,9 @@ pub fn load(
     skipped: Duplicates,
     context: &LoadContext<'_>,
 ) -> Result<LoadedBatch> {
-    FirstPass::read(batch, schema, skipped, context, None)?.finish(context, &|_| Ok(0), None)
+    let first = FirstPass::read(batch, schema, skipped, context, None)?;
+    let loaded = first.finish(context, &|_| Ok(0), None)?;
+    loaded.ok_or_else(|| Error::bug("more rows are loaded than may be in memory"))
 }
 
 /// Whether the rows of a batch should be written ahead of its commit.
@@ -189,23 +195,26 @@ impl<'a> FirstPass<'a> {
     }
 
     /// Decodes the files that brought columns once more, now that the schema has them, and says what became of each file.
-    /// `attempts` tells how often a file was tried.
+    /// `attempts` tells how often a file was tried. `None` where more rows came than may be in memory and none could be written.
     pub fn finish(
         mut self,
         context: &LoadContext<'_>,
         attempts: &dyn Fn(&str) -> Result<u32>,
         ahead: Option<&RowsAhead<'_>>,
-    ) -> Result<LoadedBatch> {
+    ) -> Result<Option<LoadedBatch>> {
         let again = std::mem::take(&mut self.again);
         let results = self.run(again, context, ahead)?;
         self.results.replace(results);
         loop {
             let unfounded = self.unfounded();
-            if unfounded.is_empty() {
+            if unfounded.is_empty() || self.results.is_too_much {
                 break;
             }
             let results = self.run(unfounded, context, ahead)?;
             self.results.replace(results);
+        }
+        if self.results.is_too_much {
+            return Ok(None);
         }
         let mut loaded = LoadedBatch {
             outcomes: Vec::new(),
@@ -233,7 +242,7 @@ impl<'a> FirstPass<'a> {
                 result,
             });
         }
-        Ok(loaded)
+        Ok(Some(loaded))
     }
 }
 
@@ -245,7 +254,7 @@ impl FirstPass<'_> {
         context: &LoadContext<'_>,
         ahead: Option<&RowsAhead<'_>>,
     ) -> Result<PassResult> {
-        if places.is_empty() {
+        if places.is_empty() || self.results.is_too_much {
             return Ok(PassResult::default());
         }
         let admission = Admission::new(context.settings, &self.schema)?;

@@ -96,7 +96,10 @@ pub async fn preview(settings: &PipelineSettings, now: i64) -> Result<Preview> {
             },
             is_first: is_first && preview.files.is_empty(),
             now,
-            limits: LoadLimits::default(),
+            limits: LoadLimits {
+                unwritten_bytes_max: usize::MAX,
+                ..LoadLimits::default()
+            },
         };
         let known = |hash: &str| Ok(contents.get(hash).cloned());
         let skipped = duplicates(&batch, settings, &known)?;

@@ -269,17 +269,37 @@ impl Pipeline {
         batch: &MicroBatch,
         mut next: Option<&NextBatch>,
     ) -> Result<LoadedBatch> {
-        let is_large = is_large(batch, &self.limits);
         let is_long = batch.files.len() >= BESIDE_CHECKPOINT_MIN;
-        if is_large || !is_long {
-            let (checkpoint, reading) = self.apart();
-            freeze(checkpoint, next.take(), &reading)?;
+        let mut limits = self.limits;
+        let mut is_large = is_large(batch, &limits);
+        loop {
+            if is_large || !is_long {
+                let (checkpoint, reading) = self.apart(limits);
+                freeze(checkpoint, next.take(), &reading)?;
+            }
+            if let Some(loaded) = self.load_once(batch, next.take(), is_large, limits).await? {
+                self.crash.reach(CrashPoint::AfterDecode)?;
+                return Ok(loaded);
+            }
+            // Its files are small, and their rows are many.
+            is_large = true;
+            limits.unwritten_bytes_max = usize::MAX;
         }
+    }
+
+    /// The same; `None` where a batch turns out to have more rows than may be in memory.
+    async fn load_once(
+        &mut self,
+        batch: &MicroBatch,
+        next: Option<&NextBatch>,
+        is_large: bool,
+        limits: LoadLimits,
+    ) -> Result<Option<LoadedBatch>> {
         let schema = self.schema();
         if is_large && !self.is_first() {
             self.make_bronze(&schema).await?;
         }
-        let (checkpoint, reading) = self.apart();
+        let (checkpoint, reading) = self.apart(limits);
         let known_content = |hash: &str| checkpoint.known_content(hash);
         let skipped = duplicates(batch, reading.settings, &known_content)?;
         let (frozen, first) = beside(
@@ -296,13 +316,11 @@ impl Pipeline {
         if let Some(schema) = first.waits_for().filter(|_| is_large) {
             self.make_bronze(schema).await?;
         }
-        let (checkpoint, reading) = self.apart();
+        let (checkpoint, reading) = self.apart(limits);
         let attempts = |path: &str| Ok(checkpoint.file(path)?.map_or(0, |file| file.attempts));
-        let loaded = reading.run(batch, |context, ahead| {
+        reading.run(batch, |context, ahead| {
             first.finish(context, &attempts, ahead)
-        })?;
-        self.crash.reach(CrashPoint::AfterDecode)?;
-        Ok(loaded)
+        })
     }
 
     /// There are neither rows nor hints.
@@ -312,7 +330,7 @@ impl Pipeline {
     }
 
     /// The checkpoint, and what reads files without it.
-    fn apart(&mut self) -> (&mut CheckpointStore, Reading<'_>) {
+    fn apart(&mut self, limits: LoadLimits) -> (&mut CheckpointStore, Reading<'_>) {
         let reading = Reading {
             is_first: self.is_first(),
             settings: &self.settings,
@@ -320,7 +338,7 @@ impl Pipeline {
             silver: self.silver.as_ref(),
             now: self.clock.now(),
             started_at: self.started_at,
-            limits: self.limits,
+            limits,
             crash: &self.crash,
         };
         (&mut self.checkpoint, reading)

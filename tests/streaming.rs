@@ -249,7 +249,7 @@ fn orphans(loader: &TestLoader) -> usize {
 }
 
 /// Files in pieces all of which stay in memory; the same where rows may be written ahead; and little memory.
-fn limits() -> [LoadLimits; 3] {
+fn limits() -> [LoadLimits; 4] {
     let pieces = LoadLimits {
         streamed_bytes_min: 1,
         block_bytes: 300,
@@ -260,7 +260,12 @@ fn limits() -> [LoadLimits; 3] {
         small_batch_bytes_max: 0,
         ..pieces
     };
-    [pieces, ahead, LITTLE_MEMORY]
+    // Of small batches it shows late that their rows are many.
+    let again = LoadLimits {
+        unwritten_bytes_max: 1,
+        ..pieces
+    };
+    [pieces, ahead, again, LITTLE_MEMORY]
 }
 
 #[test]

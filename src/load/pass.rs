@@ -6,9 +6,9 @@
 mod joined;
 mod shared;
 
+use super::LoadLimits;
 use super::admission::Admission;
 use super::files::{FileDone, FileEnd, FilePart, FileState};
-use super::{LoadLimits, weight};
 use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{AheadWriter, LoadedRows, RowsAhead, STRETCH_ROWS};
 use crate::decode::{
@@ -30,6 +30,9 @@ use std::sync::{Arc, Mutex};
 
 /// What a file is shows itself in so many bytes.
 const FRONT_BYTES: u64 = 64;
+
+/// A packed file of which so many times its bytes are too much for memory is unpacked while it is decoded.
+const UNPACKED_FACTOR_MAX: u64 = 128;
 
 /// What a pass over files needs to know.
 pub(super) struct Pass<'p> {
@@ -53,6 +56,8 @@ pub(super) struct PassResult {
     pub(super) joined: Vec<LoadedRows>,
     /// Data files with rows of files that load.
     pub(super) written: Vec<Add>,
+    /// More rows came than may be in memory, and none could be written: nothing else of this counts.
+    pub(super) is_too_much: bool,
 }
 
 impl PassResult {
@@ -87,6 +92,7 @@ impl PassResult {
         self.done.extend(again.done);
         self.joined.extend(again.joined);
         self.written.extend(again.written);
+        self.is_too_much |= again.is_too_much;
     }
 
     /// Whether a file was decoded and loads.
@@ -128,7 +134,8 @@ impl Pass<'_> {
                 ahead: None,
                 ..*self
             };
-            return self.collect(vec![Worker::new(&here, &shared).run()]);
+            let result = Worker::new(&here, &shared).run();
+            return self.collect(&shared, vec![result]);
         }
         let results = std::thread::scope(|scope| {
             let work = || Worker::new(self, &shared).run();
@@ -139,7 +146,7 @@ impl Pass<'_> {
             };
             handles.into_iter().map(join).collect::<Vec<_>>()
         });
-        self.collect(results)
+        self.collect(&shared, results)
     }
 
     /// Whether the rows of these files are so few that they stay in memory.
@@ -151,8 +158,14 @@ impl Pass<'_> {
         places.len() <= 1 && places.iter().all(is_small)
     }
 
-    fn collect(&self, workers: Vec<Result<WorkerResult>>) -> Result<PassResult> {
-        let mut all = PassResult::default();
+    fn collect(&self, shared: &Shared, workers: Vec<Result<WorkerResult>>) -> Result<PassResult> {
+        let mut all = PassResult {
+            is_too_much: shared.is_given_up(),
+            ..PassResult::default()
+        };
+        if all.is_too_much {
+            return Ok(all);
+        }
         let (mut written_of, mut small) = (Vec::new(), Vec::new());
         for worker in workers {
             let worker = worker?;
@@ -179,7 +192,11 @@ impl Pass<'_> {
 
     fn is_streamed(&self, place: usize) -> bool {
         let file = self.file(place);
-        weight(file) >= self.limits.streamed_bytes_min && is_of_blocks(&file.path, self.source)
+        let bytes = match is_plain_text_name(&file.path) {
+            true => file.size,
+            false => file.size.saturating_mul(UNPACKED_FACTOR_MAX),
+        };
+        bytes >= self.limits.streamed_bytes_min && is_of_blocks(&file.path, self.source)
     }
 
     /// Whether a file can be decoded together with others, told by what is known before it is read.
@@ -435,7 +452,10 @@ impl<'w> Worker<'w> {
             };
             match pass.ahead.is_some() && state.held_bytes > bytes_max {
                 true => state.take_held(),
-                false => Vec::new(),
+                false => {
+                    self.check_unwritten(state.held_bytes)?;
+                    Vec::new()
+                }
             }
         };
         let Some(ahead) = pass.ahead else {
@@ -491,8 +511,18 @@ impl<'w> Worker<'w> {
     fn write_if_much(&mut self) -> Result<()> {
         match self.pass.ahead.is_some() && self.held_bytes > self.pass.limits.waiting_bytes_max {
             true => self.write_held(),
-            false => Ok(()),
+            false => self.check_unwritten(self.held_bytes),
         }
+    }
+
+    /// Gives the pass up where rows of so many bytes are not to be held and cannot be written.
+    fn check_unwritten(&self, held_bytes: usize) -> Result<()> {
+        let is_too_much = held_bytes > self.pass.limits.unwritten_bytes_max;
+        if self.pass.ahead.is_some() || !is_too_much && !self.shared.is_given_up() {
+            return Ok(());
+        }
+        self.shared.give_up();
+        Err(Error::bug("rows that cannot be written are not held"))
     }
 
     /// Joins the rows of small files, which take much room each by itself.

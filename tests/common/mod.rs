@@ -42,6 +42,7 @@ pub(crate) const LITTLE_MEMORY: LoadLimits = LoadLimits {
     part_records: 3,
     held_bytes_max: 0,
     waiting_bytes_max: 0,
+    unwritten_bytes_max: 0,
 };
 
 /// One pipeline in a folder of its own.

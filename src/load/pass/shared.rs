@@ -5,6 +5,7 @@ use crate::decode::{Blocks, Unpacked, fault_of};
 use crate::landing::{PlannedStream, ReadFault};
 use crate::load::files::FileState;
 use std::io::{Chain, Cursor, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The blocks of a file, and the file itself below them.
@@ -61,6 +62,7 @@ pub(super) struct Shared {
     files: Mutex<SharedFiles>,
     /// A file was opened, or turned out to be read by one worker alone.
     opened: Condvar,
+    is_given_up: AtomicBool,
 }
 
 #[derive(Default)]
@@ -109,7 +111,17 @@ impl Shared {
         Shared {
             files: Mutex::new(files),
             opened: Condvar::new(),
+            is_given_up: AtomicBool::new(false),
         }
+    }
+
+    /// Lets all workers end: what they make is not used.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
     }
 
     /// The next file that no worker took.
