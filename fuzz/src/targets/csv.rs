@@ -6,6 +6,7 @@ use crate::laws::{assert_same_row, bytes_of, decoded, plain};
 use crate::source::{EVOLUTIONS, HINTS, Source};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
+use landfall::change::ParkReason;
 use landfall::decode::Decoded;
 use landfall::schema::TableSchema;
 use landfall::settings::{CsvSettings, Format, SchemaEvolutionMode};
@@ -73,7 +74,11 @@ fn assert_alone(source: &Source, text: &[u8], file: &Decoded) {
     };
     for row in 0..file.positions.len() {
         let alone = [before, bytes_of(file, row), &end].concat();
-        let alone = plain(source, &alone).expect("a record of a sound file is sound");
+        let alone = match plain(source, &alone) {
+            // The beginning of a file tells its encoding, and this one has another beginning.
+            Err(fault) if fault.reason == ParkReason::UnsupportedEncoding => continue,
+            alone => alone.expect("a record of a sound file is sound"),
+        };
         assert_eq!(alone.rejects, []);
         assert_same_row(&file.rows, row, &alone.rows, 0);
     }
