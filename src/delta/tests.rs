@@ -557,13 +557,7 @@ async fn kept_rows_are_those_of_a_scan_however_texts_are_stored() {
     let _ = append(&mut table, &all).await;
     let path = table.files().next().unwrap().path.clone();
     let gone: RoaringTreemap = (0..20_000).filter(|row| row % 5 == 0).collect();
-    let (removes, adds) = table
-        .delete_rows(&BTreeMap::from([(path.clone(), gone)]))
-        .await
-        .unwrap();
-    let mut commit = TableCommit::new(Operation::Merge);
-    (commit.removes, commit.adds) = (removes, adds);
-    let _ = table.commit(commit).await.unwrap();
+    delete(&mut table, &path, gone).await;
     let file = table.file(&path).unwrap();
     let columns = ["text", "part", "word"].map(str::to_owned);
     let joined = |rows: Vec<RecordBatch>| concat_batches(&rows[0].schema(), &rows).unwrap();
@@ -631,13 +625,7 @@ async fn parts_of_a_file_have_the_rows_of_the_whole_with_their_numbers() {
     let gone: RoaringTreemap = (0..40_000).filter(gone).collect();
     let left = |from, to| (to - from) as usize - gone.range_cardinality(from..to) as usize;
     let counts = [left(0, 16_384), left(16_384, 32_768), left(32_768, 40_000)];
-    let (removes, adds) = table
-        .delete_rows(&BTreeMap::from([(path.clone(), gone)]))
-        .await
-        .unwrap();
-    let mut commit = TableCommit::new(Operation::Merge);
-    (commit.removes, commit.adds) = (removes, adds);
-    let _ = table.commit(commit).await.unwrap();
+    delete(&mut table, &path, gone).await;
     check(&table, counts);
 }
 
@@ -873,8 +861,8 @@ fn limits() -> CompactLimits {
     }
 }
 
-async fn delete(table: &mut Table, path: &str, rows: &[u64]) {
-    let deleted = BTreeMap::from([(path.to_owned(), rows.iter().copied().collect())]);
+async fn delete(table: &mut Table, path: &str, rows: impl IntoIterator<Item = u64>) {
+    let deleted = BTreeMap::from([(path.to_owned(), rows.into_iter().collect())]);
     let (removes, adds) = table.delete_rows(&deleted).await.unwrap();
     let mut commit = TableCommit::new(Operation::Merge);
     (commit.removes, commit.adds) = (removes, adds);
@@ -915,7 +903,7 @@ async fn compaction_keeps_the_rows_orders_them_and_drops_vectors() {
     let mut table = table_with_commits(folder.path(), 4).await;
     let twelve = ColumnRange::of("k", &Int64Array::from(vec![12])).unwrap();
     let path = table.candidates(&[twelve])[0].path.clone();
-    delete(&mut table, &path, &[0, 9]).await;
+    delete(&mut table, &path, [0, 9]).await;
     let mut before = keys_of(&table);
     before.sort_unstable();
     let mut foreign = Table::open(folder.path()).await.unwrap().unwrap();
@@ -954,8 +942,8 @@ async fn one_vector_heavy_file_is_rewritten_and_a_light_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = table_with_commits(folder.path(), 2).await;
     let paths: Vec<String> = table.files().map(|file| file.path.clone()).collect();
-    delete(&mut table, &paths[0], &[0, 1, 2]).await;
-    delete(&mut table, &paths[1], &[0]).await;
+    delete(&mut table, &paths[0], [0, 1, 2]).await;
+    delete(&mut table, &paths[1], [0]).await;
     let crash = crate::crash::CrashSwitch::default();
     let report = compact(&mut table, &[], &limits(), &crash).await.unwrap();
     assert_eq!((report.files_removed, report.rows), (1, 7));
@@ -984,8 +972,8 @@ async fn vacuum_takes_only_old_files_that_nothing_names() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = table_with_commits(folder.path(), 3).await;
     let path = table.files().next().unwrap().path.clone();
-    delete(&mut table, &path, &[0]).await;
-    delete(&mut table, &path, &[1]).await;
+    delete(&mut table, &path, [0]).await;
+    delete(&mut table, &path, [1]).await;
     let orphan = table
         .write_rows(table.schema(), &[keys(0, 5)])
         .await
@@ -1044,7 +1032,7 @@ async fn vacuum_keeps_the_vector_of_a_live_file_and_odd_partitions() {
         .unwrap()
         .path
         .clone();
-    delete(&mut table, &path, &[1]).await;
+    delete(&mut table, &path, [1]).await;
     let done = vacuum(&table, WEEK, SystemClock.now() + 8 * DAY, None, false)
         .await
         .unwrap();
@@ -1215,7 +1203,7 @@ async fn the_library_compacts_and_appends_and_we_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = table_with_commits(folder.path(), 3).await;
     let path = table.files().next().unwrap().path.clone();
-    delete(&mut table, &path, &[0, 1]).await;
+    delete(&mut table, &path, [0, 1]).await;
     let left: i64 = keys_of(&table).iter().sum();
     let url = Url::from_directory_path(folder.path()).unwrap();
     let library = DeltaTableBuilder::from_url(url)
@@ -1241,7 +1229,7 @@ async fn the_library_compacts_and_appends_and_we_go_on() {
         .unwrap()
         .path
         .clone();
-    delete(&mut table, &path, &[5]).await;
+    delete(&mut table, &path, [5]).await;
     assert_eq!(table.row_count(), 31);
     assert_eq!(keys_of(&table).len(), 31);
     let (count, sum) = count_and_sum(folder.path(), "k").await;
@@ -1403,7 +1391,7 @@ async fn rows_that_left_with_a_version_can_still_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = table_with_commits(folder.path(), 2).await;
     let path = table.files().next().unwrap().path.clone();
-    delete(&mut table, &path, &[0, 1]).await;
+    delete(&mut table, &path, [0, 1]).await;
     let file = table.file(&path).unwrap();
     let before = read_file(&table, file);
     let mut commit = TableCommit::new(Operation::Delete);
@@ -1461,7 +1449,7 @@ async fn file_of_several_row_groups_and_upload_parts_keeps_its_row_numbers() {
     assert!(file.size > 6 << 20, "{}", file.size);
     let path = file.path.clone();
     let gone = [0, 1_048_575, 1_048_576, 1_099_999];
-    delete(&mut table, &path, &gone).await;
+    delete(&mut table, &path, gone).await;
     let file = table.file(&path).unwrap();
     let mut live = 0;
     for scanned in table.scan(file, &["k".to_owned()]).unwrap() {
