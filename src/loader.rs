@@ -12,11 +12,11 @@ use crate::landing::{
     Filter, LandingFile, Listing, Look, Settler, Wake, Waker, Watch, hash_file, list, nobody_writes,
 };
 use crate::maintain::{Load, MaintainReport};
-use crate::parallel::beside;
+use crate::parallel::{beside, lock};
 use crate::protocol::{BatchReport, Pipeline, Recovery};
 use crate::settings::{CleanSource, Discovery, PipelineSettings};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a run that ends by itself waits for files that keep changing.
@@ -54,13 +54,13 @@ impl Stop {
     /// Asks, and ends the waits of all loops.
     pub fn ask(&self) {
         self.asked.store(true, Ordering::SeqCst);
-        let wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        let wakers = lock(&self.wakers);
         wakers.iter().for_each(Waker::wake);
     }
 
     fn new_waker(&self) -> Waker {
         let waker = Waker::new();
-        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wakers = lock(&self.wakers);
         wakers.push(waker.clone());
         waker
     }

@@ -1,8 +1,8 @@
-//! Runs independent pieces of work on all cores.
+//! Runs independent pieces of work on all cores, and waits for what they share.
 
 use crate::error::Result;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How many pieces of work run at once. Asked once: the answer is put together from several files of the system.
 pub fn cores() -> usize {
@@ -69,6 +69,11 @@ pub fn beside<A, B: Send>(
             done_elsewhere.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         )
     })
+}
+
+/// Waits for what is shared. A thread that panicked with it ends the work in any case.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn in_threads<T: Send>(threads: usize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {

@@ -5,6 +5,7 @@
 //! yet waits for that, so that all of it goes to the disk at once; large uploads do not wait. Names that are known to be
 //! damaged can be hidden from readers. What is written in which order is left to the callers.
 
+use crate::parallel::lock;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -22,7 +23,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::resume_unwind;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ScopedJoinHandle;
 
 /// The wrapper; `/` is the root of the file system.
@@ -102,10 +103,6 @@ impl DurableStore {
         })
         .await
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Syncs a folder each time, the folders above it once.

@@ -17,12 +17,12 @@ use crate::decode::{
 };
 use crate::error::{Error, Result};
 use crate::landing::{ReadFault, ReadFile, open_planned, read};
-use crate::parallel::cores;
+use crate::parallel::{cores, lock};
 use crate::schema::TableSchema;
 use crate::settings::{SnapshotVersion, SourceSettings};
 use arrow::array::RecordBatch;
 use deltalake::kernel::Add;
-use shared::{Input, OpenFile, Shared, SharedStream, Taken, lock};
+use shared::{Input, OpenFile, Shared, SharedStream, Taken};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{Cursor, Read};

@@ -23,11 +23,11 @@ use crate::change::Version;
 use crate::crash::CrashSwitch;
 use crate::delta::{AppTransaction, CommitOutcome, DataFile, Table, VersionFiles};
 use crate::error::{Error, Result};
-use crate::parallel::{in_parallel, in_parallel_elsewhere};
+use crate::parallel::{in_parallel, in_parallel_elsewhere, lock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::runtime::Builder;
 
@@ -410,8 +410,4 @@ impl SilverTable {
             hidden,
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

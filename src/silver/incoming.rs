@@ -3,7 +3,7 @@
 
 use crate::delta::{DataFile, Table, VersionFiles};
 use crate::error::Result;
-use crate::parallel::{cores, in_parallel};
+use crate::parallel::{cores, in_parallel, lock};
 use crate::silver::order::prefix;
 use crate::silver::pieces::{Piece, pieces};
 use crate::silver::plan::SilverPlan;
@@ -19,7 +19,7 @@ use arrow::row::OwnedRow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Versions with more events are read several times, so many events each time.
 const HELD_EVENTS_MAX: usize = if cfg!(debug_assertions) {
@@ -352,9 +352,7 @@ impl KeyParts<'_> {
             .collect();
         let cut = in_parallel(batches.len(), |batch| {
             let mut cut = vec![Vec::new(); self.count()];
-            let mut batch = batches[batch]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut batch = lock(&batches[batch]);
             if let Some(rows) = batch.take() {
                 self.cut_batch(&rows, 0..self.count(), &mut cut)?;
             }

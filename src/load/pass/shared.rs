@@ -4,9 +4,10 @@ use crate::change::{FileFault, ParkReason};
 use crate::decode::{Blocks, Unpacked, fault_of};
 use crate::landing::{PlannedStream, ReadFault};
 use crate::load::files::FileState;
+use crate::parallel::lock;
 use std::io::{Chain, Cursor, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// The blocks of a file, and the file itself below them.
 pub(super) struct Input {
@@ -152,10 +153,6 @@ impl Shared {
             }
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unreadable(error: &std::io::Error) -> ReadFault {
