@@ -4,7 +4,7 @@
 //! one, or of a type that is not compared here, may hold anything.
 
 use super::state::DataFile;
-use super::{Table, read};
+use super::{Table, read, read::FileBytes};
 use crate::error::{Error, Result};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -14,7 +14,6 @@ use parquet::basic::Type;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::properties::WriterPropertiesBuilder;
 use parquet::schema::types::ColumnPath;
-use std::fs::File;
 
 /// One of so many values that a file lacks may pass its filter; about ten bits for each value that it holds.
 pub(super) const FALSE_POSITIVES: f64 = 0.01;
@@ -70,7 +69,7 @@ pub(super) fn with_filters<'a>(
 }
 
 fn group_may_hold(
-    reader: &ParquetRecordBatchReaderBuilder<File>,
+    reader: &ParquetRecordBatchReaderBuilder<FileBytes>,
     group: usize,
     names: &[String],
     keys: &[ArrayRef],
@@ -133,9 +132,9 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    /// Even numbers below 20,000.
+    /// Every third number below 30,000.
     fn held() -> Int64Array {
-        (0..10_000).map(|number| Some(number * 2)).collect()
+        (0..10_000).map(|number| Some(number * 3)).collect()
     }
 
     fn of_type(numbers: Int64Array, data_type: &DataType) -> ArrayRef {
@@ -217,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let table = table_of(folder.path(), &DataType::Int64, &["key".into()]).await;
         let file = table.files().next().unwrap();
-        let lacked: Int64Array = (0..=KEYS_MAX as i64).map(|at| Some(at * 2 + 1)).collect();
+        let lacked: Int64Array = (0..=KEYS_MAX as i64).map(|at| Some(at * 3 + 1)).collect();
         assert!(
             table
                 .may_hold(file, &["Key".into()], &[Arc::new(lacked)])

@@ -3,8 +3,11 @@
 //! Rows come in the types of the table and in file order, each with its physical number; deleted rows never come out of a
 //! scan. It is synchronous, so that files can be read on plain threads. Which files to read is left to the callers.
 
+mod ahead;
+
 use super::state::DataFile;
 use crate::error::{Error, Result};
+pub(super) use ahead::FileBytes;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, RecordBatchOptions,
     StringArray, StructArray, new_null_array,
@@ -28,6 +31,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 const BATCH_ROWS: usize = 8_192;
+/// Where some rows are picked, more are looked at together: each batch costs, however few are left of it.
+const PICKED_FROM_ROWS: usize = 32_768;
 
 /// Live rows and where they stand in their file.
 #[derive(Clone, Debug)]
@@ -228,6 +233,15 @@ enum Texts {
     Numbered,
 }
 
+/// Which pages of the columns are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pages {
+    /// Every one, so that they are read ahead and need no index.
+    All,
+    /// Those that hold some of the rows.
+    Some,
+}
+
 /// The columns of a file, texts that are all numbered as dictionaries; `None` where there are none.
 fn numbered(reader: &ArrowReaderMetadata) -> Option<SchemaRef> {
     let leaves = reader.parquet_schema();
@@ -262,17 +276,9 @@ pub(super) fn open(
     table: &Schema,
     partition_by: &[String],
     columns: &[String],
-) -> Result<(ParquetRecordBatchReaderBuilder<File>, Shape)> {
-    let pages = PageIndexPolicy::Optional;
-    open_with(
-        root,
-        file,
-        table,
-        partition_by,
-        columns,
-        Texts::Whole,
-        pages,
-    )
+) -> Result<(ParquetRecordBatchReaderBuilder<FileBytes>, Shape)> {
+    let (texts, pages) = (Texts::Whole, Pages::Some);
+    open_with(root, file, table, partition_by, columns, texts, pages)
 }
 
 fn open_with(
@@ -282,15 +288,19 @@ fn open_with(
     partition_by: &[String],
     columns: &[String],
     texts: Texts,
-    pages: PageIndexPolicy,
-) -> Result<(ParquetRecordBatchReaderBuilder<File>, Shape)> {
+    pages: Pages,
+) -> Result<(ParquetRecordBatchReaderBuilder<FileBytes>, Shape)> {
     let name = root.join(&file.path).display().to_string();
     let opened = File::open(root.join(&file.path)).map_err(|error| {
         Error::unavailable(format!("data file {name}: {error}"))
             .hint("the table's log names this file; give it back from a backup")
     })?;
     let damaged = |error: ParquetError| Error::disagreement(format!("data file {name}: {error}"));
-    let options = ArrowReaderOptions::new().with_page_index_policy(pages);
+    let index = match pages {
+        Pages::All => PageIndexPolicy::Skip,
+        Pages::Some => PageIndexPolicy::Optional,
+    };
+    let options = ArrowReaderOptions::new().with_page_index_policy(index);
     let mut metadata = ArrowReaderMetadata::load(&opened, options).map_err(damaged)?;
     if texts == Texts::Numbered
         && let Some(schema) = numbered(&metadata)
@@ -299,7 +309,12 @@ fn open_with(
         let again = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options);
         metadata = again.map_err(damaged)?;
     }
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(opened, metadata);
+    let bytes = match pages {
+        Pages::All => FileBytes::ahead(opened, metadata.metadata()),
+        Pages::Some => FileBytes::asked(opened),
+    };
+    let bytes = bytes.map_err(|error| Error::unavailable(format!("data file {name}: {error}")))?;
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, metadata);
     let in_file = Arc::clone(builder.schema());
     let mut fields = Vec::with_capacity(columns.len());
     let (mut sources, mut roots) = (Vec::with_capacity(columns.len()), Vec::new());
@@ -369,9 +384,8 @@ impl Scanned<'_> {
         texts: Texts,
     ) -> Result<(ParquetRecordBatchReader, Shape, u64)> {
         let pages = match self.deleted.is_empty() {
-            // All pages are read anyway.
-            true => PageIndexPolicy::Skip,
-            false => PageIndexPolicy::Optional,
+            true => Pages::All,
+            false => Pages::Some,
         };
         let (mut builder, shape) = open_with(
             self.root,
@@ -394,6 +408,9 @@ impl Scanned<'_> {
         }
         if !self.deleted.is_empty() {
             builder = builder.with_row_selection(live_selection(&self.deleted, physical.clone()));
+        }
+        if texts == Texts::Numbered {
+            builder = builder.with_batch_size(PICKED_FROM_ROWS);
         }
         let reader = builder.build().map_err(|error| shape.damaged(&error))?;
         Ok((reader, shape, physical.start))
@@ -435,7 +452,7 @@ impl Scanned<'_> {
             self.partition_by,
             &[],
             Texts::Whole,
-            PageIndexPolicy::Skip,
+            Pages::All,
         )?;
         check_rows(&builder, self.file, &shape)?;
         let mut first = 0;
@@ -452,7 +469,7 @@ impl Scanned<'_> {
 
 /// A file with another number of rows than the log says would shift every row number.
 fn check_rows(
-    builder: &ParquetRecordBatchReaderBuilder<File>,
+    builder: &ParquetRecordBatchReaderBuilder<FileBytes>,
     file: &DataFile,
     shape: &Shape,
 ) -> Result<()> {
