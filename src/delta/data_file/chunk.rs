@@ -200,7 +200,7 @@ impl ChunkWriter {
         for page in self.pages {
             written.page(page, packer)?;
         }
-        let filter = self.filter.map(Filter::finish).transpose()?;
+        let filter = self.filter.map(Filter::finish).transpose()?.flatten();
         let (bytes, mut closed) = match &self.content {
             Content::Numbers(known, _) => written.close(self.column, &known.bounds),
             Content::Texts(known) => written.close(self.column, &known.bounds),
