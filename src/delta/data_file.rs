@@ -8,6 +8,7 @@ mod bounds;
 mod chunk;
 mod dictionary;
 mod filter;
+mod fronts;
 mod pages;
 mod values;
 

@@ -7,6 +7,7 @@ use super::bits::{self, Width};
 use super::bounds::{self, PageBounds};
 use super::dictionary::{Dictionary, Entry, Numbered};
 use super::filter::Filter;
+use super::fronts;
 use super::pages::{Chunk, EncodedPage, Packer, PageBytes, Written, saves, unwritable};
 use super::values::{ColumnKind, alike, numbers, range_of_numbers, range_of_texts, texts};
 use crate::error::Result;
@@ -63,7 +64,8 @@ impl<T: Entry + Hash + Eq + ?Sized> Known<T> {
 
 enum Content {
     Numbers(Known<i64>, Width),
-    Texts(Known<str>),
+    /// Beside what is known of them, whether each page found that texts begin like those before them.
+    Texts(Known<str>, bool),
 }
 
 impl Content {
@@ -74,7 +76,7 @@ impl Content {
                 let dictionary = known.dictionary.as_ref()?;
                 Some((dictionary.page(*width), dictionary.values.len()))
             }
-            Content::Texts(known) => {
+            Content::Texts(known, _) => {
                 let dictionary = known.dictionary.as_ref()?;
                 Some((dictionary.page(Width::Bits64), dictionary.values.len()))
             }
@@ -105,7 +107,7 @@ impl ChunkWriter {
     ) -> ChunkWriter {
         let content = match kind {
             ColumnKind::Number(width) => Content::Numbers(Known::new(repeats), width),
-            ColumnKind::Text => Content::Texts(Known::new(repeats)),
+            ColumnKind::Text => Content::Texts(Known::new(repeats), true),
         };
         ChunkWriter {
             column,
@@ -162,11 +164,11 @@ impl ChunkWriter {
                 }
                 number_page(page, known, &numbers, values.null_count(), *width)
             }
-            Content::Texts(known) => {
+            Content::Texts(known, begin_alike) => {
                 if let Some(filter) = &mut self.filter {
                     filter.add_texts(&texts(values))?;
                 }
-                text_page(page, known, values)
+                text_page(page, known, begin_alike, values)
             }
         })
     }
@@ -203,7 +205,7 @@ impl ChunkWriter {
         let filter = self.filter.map(Filter::finish).transpose()?.flatten();
         let (bytes, mut closed) = match &self.content {
             Content::Numbers(known, _) => written.close(self.column, &known.bounds),
-            Content::Texts(known) => written.close(self.column, &known.bounds),
+            Content::Texts(known, _) => written.close(self.column, &known.bounds),
         }
         .map_err(unwritable)?;
         closed.bloom_filter = filter;
@@ -257,7 +259,12 @@ fn number_page(
     Encoding::DELTA_BINARY_PACKED
 }
 
-fn text_page(out: &mut Vec<u8>, known: &mut Known<str>, values: &dyn Array) -> Encoding {
+fn text_page(
+    out: &mut Vec<u8>,
+    known: &mut Known<str>,
+    begin_alike: &mut bool,
+    values: &dyn Array,
+) -> Encoding {
     let owned = |(min, max): (&str, &str)| (bounds::known(min), bounds::known(max));
     let nulls = values.null_count();
     if known.takes_more()
@@ -281,6 +288,13 @@ fn text_page(out: &mut Vec<u8>, known: &mut Known<str>, values: &dyn Array) -> E
     }
     let range = range_of_texts(texts.iter().copied()).map(owned);
     known.bounds.push(PageBounds { range, nulls });
+    if texts.is_empty() {
+        return Encoding::PLAIN;
+    }
+    *begin_alike = *begin_alike && fronts::texts(out, &texts);
+    if *begin_alike {
+        return Encoding::DELTA_BYTE_ARRAY;
+    }
     let bytes = texts.iter().map(|text| size_of::<u32>() + text.len());
     out.reserve(bytes.sum());
     for text in &texts {
