@@ -12,7 +12,7 @@ mod packing;
 use crate::delta::{DataFile, StatValue, Table};
 use crate::error::Result;
 use crate::events::{EventClassifier, EventKind};
-use crate::parallel::in_parallel;
+use crate::parallel::{in_parallel, lock};
 use crate::silver::fold::Shape;
 use crate::silver::pieces::Piece;
 use crate::silver::plan::SilverPlan;
@@ -21,7 +21,7 @@ use arrow::datatypes::SchemaRef;
 use packing::{Number, Packing, Rank};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering as Access};
+use std::sync::{Mutex, PoisonError};
 
 /// Smaller versions are folded whole.
 const SIFTED_EVENTS_MIN: usize = if cfg!(debug_assertions) { 4 } else { 200_000 };
@@ -33,6 +33,9 @@ const ENTRY_BYTES_MAX: usize = if cfg!(debug_assertions) {
 };
 /// Events are sorted in so many buckets by their keys.
 const BUCKETS: usize = 256;
+/// Those of a bucket stand in cells of so many, about, so that few are sorted at once.
+const CELL_ENTRIES: usize = 8;
+const CELLS_MAX: usize = 1 << 14;
 /// The place of an event among all rows of a version has one bit less than a number of 32.
 const ROWS_MAX: usize = 1 << 31;
 
@@ -103,17 +106,21 @@ pub(super) fn sift(
         key,
         sequence,
         counts: present == Present::Rows,
-        kept: (0..rows.div_ceil(64))
-            .map(|_| AtomicU64::new(u64::MAX))
-            .collect(),
+        kept: Mutex::default(),
+        rows,
     };
     let lowest = match bits {
-        ..=64 => sift.run::<u64>(rows)?,
-        65..=128 => sift.run::<u128>(rows)?,
-        _ => sift.run::<(u128, Reverse<u128>)>(rows)?,
+        ..=64 => sift.run::<u64>()?,
+        65..=128 => sift.run::<u128>()?,
+        _ => sift.run::<(u128, Reverse<u128>)>()?,
     };
     Ok(Some(Sifted {
-        kept: bits_of(sift.kept, rows),
+        kept: in_all(
+            sift.kept
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner),
+            rows,
+        ),
         hidden: (present == Present::Rows).then_some(Hidden {
             key: sift.key,
             sequence: sift.sequence,
@@ -176,8 +183,10 @@ struct Sift<'a> {
     sequence: Packing,
     /// The lowest hidden sequence of each key is wanted.
     counts: bool,
-    /// One bit for each live row.
-    kept: Box<[AtomicU64]>,
+    /// Of each core that works, one bit for each live row that it did not drop.
+    kept: Mutex<Vec<Vec<u64>>>,
+    /// How many live rows there are.
+    rows: usize,
 }
 
 /// An event by what decides about it. There are many of them.
@@ -211,10 +220,9 @@ type Buckets<R> = Vec<Vec<Entry<R>>>;
 
 impl Sift<'_> {
     /// Takes the bits of rows that cannot show out of `kept`; gives the lowest of them for each key, by buckets, if it counts.
-    fn run<R: Rank>(&self, rows: usize) -> Result<Vec<Vec<(u128, u128)>>> {
-        let passes = (rows * size_of::<Entry<R>>()).div_ceil(ENTRY_BYTES_MAX);
+    fn run<R: Rank>(&self) -> Result<Vec<Vec<(u128, u128)>>> {
+        let passes = (self.rows * size_of::<Entry<R>>()).div_ceil(ENTRY_BYTES_MAX);
         let passes = passes.clamp(1, BUCKETS);
-        let bits = self.sequence.bits;
         let mut lowest = vec![Vec::new(); BUCKETS];
         for pass in 0..passes {
             let pieces = in_parallel(self.pieces.len(), |piece| {
@@ -222,24 +230,7 @@ impl Sift<'_> {
             })?;
             let of_pass = in_parallel(BUCKETS.div_ceil(passes), |bucket| {
                 let of_pieces = pieces.iter().filter_map(|buckets| buckets.get(bucket));
-                let mut entries: Vec<Entry<R>> =
-                    Vec::with_capacity(of_pieces.clone().map(Vec::len).sum());
-                of_pieces.for_each(|of_piece| entries.extend_from_slice(of_piece));
-                let mut lowest: Vec<(u128, u128)> = Vec::new();
-                drop_hidden(&mut entries, bits, |entry| {
-                    self.drop_row(entry.row());
-                    if !self.counts {
-                        return;
-                    }
-                    let rank = entry.rank;
-                    let (key, sequence) = (rank.key(bits).wide(), rank.sequence(bits).wide());
-                    // Those of a key come in falling order.
-                    match lowest.last_mut() {
-                        Some(last) if last.0 == key => last.1 = sequence,
-                        _ => lowest.push((key, sequence)),
-                    }
-                });
-                Ok(lowest)
+                Ok(self.drop_hidden(&of_pieces.map(Vec::as_slice).collect::<Vec<_>>()))
             })?;
             for (place, of_bucket) in of_pass.into_iter().enumerate() {
                 if let Some(bucket) = lowest.get_mut(place * passes + pass) {
@@ -250,12 +241,41 @@ impl Sift<'_> {
         Ok(lowest)
     }
 
+    /// Does it for one bucket, of which each piece has some entries.
+    fn drop_hidden<R: Rank>(&self, of_pieces: &[&[Entry<R>]]) -> Vec<(u128, u128)> {
+        let bits = self.sequence.bits;
+        let spare = lock(&self.kept).pop();
+        let mut kept = spare.unwrap_or_else(|| vec![u64::MAX; self.rows.div_ceil(64)]);
+        let mut lowest: Vec<(u128, u128)> = Vec::new();
+        Cells::of(of_pieces, bits).each(|entries| {
+            drop_hidden(entries, bits, |entry| {
+                let row = entry.row();
+                kept[row / 64] &= !(1 << (row % 64));
+                if !self.counts {
+                    return;
+                }
+                let rank = entry.rank;
+                let (key, sequence) = (rank.key(bits).wide(), rank.sequence(bits).wide());
+                // Those of a key come in falling order.
+                match lowest.last_mut() {
+                    Some(last) if last.0 == key => last.1 = sequence,
+                    _ => lowest.push((key, sequence)),
+                }
+            });
+        });
+        lock(&self.kept).push(kept);
+        lowest.sort_unstable();
+        lowest
+    }
+
     /// The entries of one piece, in every `passes`th bucket from `pass` on.
     fn entries<R: Rank>(&self, piece: &Piece, pass: usize, passes: usize) -> Result<Buckets<R>> {
         let share = piece.rows.len() / BUCKETS;
         // Keys are spread evenly but for chance, or for a few that have many events.
         let of_share = |_| Vec::with_capacity(share + share / 8);
         let mut buckets: Buckets<R> = (0..BUCKETS.div_ceil(passes)).map(of_share).collect();
+        let place_of = |bucket: usize| (bucket % passes == pass).then_some((bucket / passes) as u8);
+        let places: Vec<Option<u8>> = (0..BUCKETS).map(place_of).collect();
         let mut classifier = None;
         let mut first = piece.rows.start;
         let file = &self.files[piece.file];
@@ -277,19 +297,67 @@ impl Sift<'_> {
                     EventKind::Delete => self.plan.shape == Shape::Bare,
                     EventKind::Truncate | EventKind::Skip | EventKind::Unknown => continue,
                 };
-                let bucket = bucket_of(keys[row].wide());
-                if fit.value(row) && bucket % passes == pass {
+                let place = places[bucket_of(keys[row].wide())];
+                if let Some(place) = place.filter(|_| fit.value(row)) {
                     let rank = R::new(keys[row], sequences[row], self.sequence.bits);
-                    buckets[bucket / passes].push(Entry::new(rank, first + row, overwrites));
+                    buckets[usize::from(place)].push(Entry::new(rank, first + row, overwrites));
                 }
             }
             first += rows.num_rows();
         }
         Ok(buckets)
     }
+}
 
-    fn drop_row(&self, row: usize) {
-        self.kept[row / 64].fetch_and(!(1 << (row % 64)), Access::Relaxed);
+/// The entries of a bucket, those of a key in the same cell.
+struct Cells<R> {
+    entries: Vec<Entry<R>>,
+    /// Where each cell begins.
+    starts: Vec<u32>,
+}
+
+impl<R: Rank> Cells<R> {
+    /// Each of `pieces` has some of them, and sequences so many bits. Those that stand last come first: most feeds bring
+    /// newer events later, so that they are in order then.
+    fn of(pieces: &[&[Entry<R>]], sequence_bits: u32) -> Cells<R> {
+        let all = || pieces.iter().copied().flatten();
+        let count: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let Some(first) = all().next() else {
+            return Cells {
+                entries: Vec::new(),
+                starts: Vec::new(),
+            };
+        };
+        let cells = (count / CELL_ENTRIES).next_power_of_two().min(CELLS_MAX);
+        let cell = |entry: &Entry<R>| {
+            let rank = entry.rank;
+            let behind_bucket = hash(rank.key(sequence_bits).wide()) << BUCKETS.ilog2();
+            (behind_bucket >> 1 >> (u64::BITS - 1 - cells.ilog2())) as usize
+        };
+        let mut starts = vec![0_u32; cells];
+        all().for_each(|entry| starts[cell(entry)] += 1);
+        let mut end = 0;
+        for start in &mut starts {
+            end += *start;
+            *start = end;
+        }
+        let mut entries = vec![*first; count];
+        for entry in all() {
+            let start = &mut starts[cell(entry)];
+            *start -= 1;
+            entries[*start as usize] = *entry;
+        }
+        Cells { entries, starts }
+    }
+
+    /// The entries of one cell after the other.
+    fn each(mut self, mut take: impl FnMut(&mut [Entry<R>])) {
+        let mut rest = self.entries.as_mut_slice();
+        for start in self.starts.into_iter().rev() {
+            let (before, of_cell) = rest.split_at_mut(start as usize);
+            take(of_cell);
+            rest = before;
+        }
     }
 }
 
@@ -319,14 +387,26 @@ fn drop_hidden<R: Rank>(
 }
 
 fn bucket_of(key: u128) -> usize {
-    let folded = (key as u64) ^ ((key >> 64) as u64);
-    // The high bits of the product depend on all bits of the key.
-    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BUCKETS.ilog2())) as usize
+    (hash(key) >> (u64::BITS - BUCKETS.ilog2())) as usize
 }
 
-fn bits_of(words: Box<[AtomicU64]>, rows: usize) -> BooleanBuffer {
-    let words: Vec<u64> = words.into_iter().map(AtomicU64::into_inner).collect();
-    BooleanBuffer::new(Buffer::from_vec(words), 0, rows)
+/// Its high bits depend on all bits of the key.
+fn hash(key: u128) -> u64 {
+    let folded = (key as u64) ^ ((key >> 64) as u64);
+    folded.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// The bits that are set in all of `bits`, so many each.
+fn in_all(bits: Vec<Vec<u64>>, count: usize) -> BooleanBuffer {
+    let both = |mut left: Vec<u64>, right: Vec<u64>| {
+        left.iter_mut()
+            .zip(right)
+            .for_each(|(left, right)| *left &= right);
+        left
+    };
+    let words = bits.into_iter().reduce(both);
+    let words = words.unwrap_or_else(|| vec![u64::MAX; count.div_ceil(64)]);
+    BooleanBuffer::new(Buffer::from_vec(words), 0, count)
 }
 
 #[cfg(test)]
@@ -374,6 +454,32 @@ mod tests {
             (1, 9, true),
         ];
         assert_eq!(hidden(&events), BTreeSet::from([2]));
+    }
+
+    #[test]
+    fn cells_have_each_event_once_and_all_of_a_key_the_last_first() {
+        const BITS: u32 = 9;
+        for count in [0_usize, 1, 7, 8, 40, 3_000] {
+            let entry = |row: usize| {
+                let rank = <u64 as Rank>::new(row as u64 * 7 % 400, row as u64 % 5, BITS);
+                Entry::new(rank, row, true)
+            };
+            let entries: Vec<Entry<u64>> = (0..count).map(entry).collect();
+            let (left, right) = entries.split_at(count / 3);
+            let mut keys = BTreeSet::new();
+            let mut rows = Vec::new();
+            Cells::of(&[left, &[], right], BITS).each(|entries| {
+                assert!(entries.is_sorted_by(|left, right| left.row() > right.row()));
+                rows.extend(entries.iter().map(Entry::row));
+                let of_cell: BTreeSet<u64> =
+                    entries.iter().map(|entry| entry.rank >> BITS).collect();
+                for key in of_cell {
+                    assert!(keys.insert(key), "key {key} is in two cells");
+                }
+            });
+            rows.sort_unstable();
+            assert!(rows.into_iter().eq(0..count));
+        }
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl PackedColumn {
             bits: u128::BITS - span.leading_zeros(),
         })
     }
+
+    /// The least value of a type that has no more than 64 bits.
+    fn least_number(&self) -> i64 {
+        (self.least as i64).wrapping_sub(1 << (self.width - 1))
+    }
 }
 
 impl Packing {
@@ -136,14 +141,24 @@ impl Packing {
         let mut valid = BooleanBuffer::new_set(rows);
         let mut outside = Vec::new();
         for (values, column) in columns.iter().zip(&self.columns) {
-            each_number(values, |row, number| {
-                let value = above_least(number, column.width).wrapping_sub(column.least);
-                if value > column.span {
-                    outside.push(row);
-                    return;
+            let mut put = |row: usize, value: u128| match value <= column.span {
+                true => packed[row] = packed[row].then(N::from_wide(value), column.bits),
+                false => outside.push(row),
+            };
+            match values.as_primitive_opt::<Decimal128Type>() {
+                Some(decimals) => {
+                    for (row, number) in decimals.values().iter().enumerate() {
+                        let value = above_least(*number, column.width);
+                        put(row, value.wrapping_sub(column.least));
+                    }
                 }
-                packed[row] = packed[row].then(N::from_wide(value), column.bits);
-            });
+                None => {
+                    let least = column.least_number();
+                    each_number(values, |row, number| {
+                        put(row, u128::from(number.wrapping_sub(least) as u64));
+                    });
+                }
+            }
             if let Some(nulls) = values.nulls() {
                 valid = &valid & nulls.inner();
             }
@@ -208,11 +223,12 @@ fn width(data_type: &DataType) -> Option<u32> {
     }
 }
 
-fn each_number(column: &ArrayRef, mut take: impl FnMut(usize, i128)) {
+/// Gives the numbers of a column whose type has no more than 64 bits.
+fn each_number(column: &ArrayRef, mut take: impl FnMut(usize, i64)) {
     macro_rules! each {
         ($type:ty) => {
             for (row, value) in column.as_primitive::<$type>().values().iter().enumerate() {
-                take(row, i128::from(*value));
+                take(row, i64::from(*value));
             }
         };
     }
@@ -223,7 +239,6 @@ fn each_number(column: &ArrayRef, mut take: impl FnMut(usize, i128)) {
         DataType::Date32 => each!(Date32Type),
         DataType::Int64 => each!(Int64Type),
         DataType::Timestamp(..) => each!(TimestampMicrosecondType),
-        DataType::Decimal128(..) => each!(Decimal128Type),
         other => unreachable!("BUG: {other} has no width"),
     }
 }
