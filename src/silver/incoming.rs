@@ -56,14 +56,25 @@ impl Cut {
         }
     }
 
-    /// As many for each core that has one, so that none waits for the last. A debug build cuts small applies too, so that tests
-    /// cross the bounds.
-    fn part_count(&self, events: usize) -> usize {
-        match (events, events.div_ceil(self.part_events_max)) {
-            (9..100, _) if cfg!(debug_assertions) => self.parts_of_file + 2,
-            (_, 0 | 1) => 1,
-            (_, parts) => parts.next_multiple_of(cores().min(parts)),
-        }
+    /// How many parts so many events are cut into, and how many of them are written together: as many files for each core that
+    /// writes some, and as many parts for each file, so that no core waits for the last. A debug build cuts small applies too,
+    /// so that tests cross the bounds.
+    fn fitted(self, events: usize) -> (usize, Cut) {
+        let for_each_core = |count: usize| count.next_multiple_of(cores().min(count));
+        let parts = match events {
+            9..100 if cfg!(debug_assertions) => return (self.parts_of_file + 2, self),
+            _ => events.div_ceil(self.part_events_max).max(1),
+        };
+        let files = for_each_core(parts.div_ceil(self.parts_of_file));
+        let parts_of_file = match files {
+            1 => for_each_core(parts),
+            _ => parts.div_ceil(files),
+        };
+        let cut = Cut {
+            parts_of_file,
+            ..self
+        };
+        (files * parts_of_file, cut)
     }
 
     /// So many parts are in memory at once.
@@ -215,7 +226,7 @@ impl<'b> Incoming<'b> {
         comparators: &'b Comparators,
         cut: Cut,
     ) -> Result<KeyParts<'b>> {
-        let count = cut.part_count(self.events());
+        let (count, cut) = cut.fitted(self.events());
         let held = self.held.take();
         let bounds = match count {
             1 => Vec::new(),
@@ -403,4 +414,31 @@ fn joined(pieces: Vec<Vec<Vec<RecordBatch>>>, parts: usize) -> Vec<Vec<RecordBat
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_core_has_as_many_files_and_each_file_as_many_parts() {
+        for silver_rows in [0, 1] {
+            let cut = Cut::beside(silver_rows);
+            for events in (0..40).map(|step| step * 111_111) {
+                let (parts, fitted) = cut.fitted(events);
+                let files = parts.div_ceil(fitted.parts_of_file);
+                assert_eq!(parts % fitted.parts_of_file, 0, "{events}");
+                assert_eq!(files % cores().min(files), 0, "{events}");
+                let events_of_part = events.div_ceil(parts);
+                assert!(events_of_part <= cut.part_events_max, "{events}");
+                assert!(events_of_part * fitted.parts_of_file <= FILE_EVENTS_MAX + parts);
+            }
+        }
+    }
+
+    #[test]
+    fn few_events_are_one_part() {
+        assert_eq!(Cut::beside(0).fitted(0).0, 1);
+        assert_eq!(Cut::beside(1).fitted(FILE_EVENTS_MAX).0, 1);
+    }
 }
