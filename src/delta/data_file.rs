@@ -108,6 +108,8 @@ pub(super) struct FileEncoder {
     columns: ArrowRowGroupWriterFactory,
     packer: Packer,
     group: Option<RowGroup>,
+    /// The columns whose later groups have a filter: where one group has none, the file may hold any value.
+    filtered: Vec<bool>,
     /// Rows that are too few to be encoded.
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
@@ -154,7 +156,9 @@ impl FileEncoder {
         let writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties));
         let writer = writer.and_then(ArrowWriter::into_serialized_writer);
         let (file, columns) = writer.map_err(unwritable)?;
+        let filtered = layout.columns.iter().map(|column| column.has_filter);
         Ok(FileEncoder {
+            filtered: filtered.collect(),
             layout,
             file,
             columns,
@@ -212,7 +216,12 @@ impl FileEncoder {
         while start < rows.num_rows() {
             let group = match &mut self.group {
                 Some(group) => group,
-                none => none.insert(new_group(&self.layout, &self.file, &self.columns)?),
+                none => none.insert(new_group(
+                    &self.layout,
+                    &self.filtered,
+                    &self.file,
+                    &self.columns,
+                )?),
             };
             let length = (ROW_GROUP_ROWS - group.rows).min(rows.num_rows() - start);
             group.write(
@@ -236,10 +245,11 @@ impl FileEncoder {
         let room = group.columns.iter().map(ColumnWriter::bytes_at_end).sum();
         self.file.inner_mut().reserve(room);
         let mut writer = self.file.next_row_group().map_err(unwritable)?;
-        for column in group.columns {
+        for (column, is_filtered) in group.columns.into_iter().zip(&mut self.filtered) {
             match column {
                 ColumnWriter::Own(chunk) => {
                     let (bytes, closed) = chunk.close(&mut self.packer)?;
+                    *is_filtered = closed.bloom_filter.is_some();
                     writer.append_column(&bytes, closed).map_err(unwritable)?;
                 }
                 ColumnWriter::Library(leaves) => {
@@ -262,6 +272,7 @@ fn bytes_of(column: &ArrayRef) -> usize {
 
 fn new_group(
     layout: &FileLayout,
+    filtered: &[bool],
     file: &SerializedFileWriter<Vec<u8>>,
     columns: &ArrowRowGroupWriterFactory,
 ) -> Result<RowGroup> {
@@ -283,7 +294,7 @@ fn new_group(
             None => ColumnWriter::Library(writers),
             Some(kind) => {
                 let filter = || Filter::new(bloom::FALSE_POSITIVES, layout.filter_rows);
-                let filter = column.has_filter.then(filter);
+                let filter = filtered[place].then(filter);
                 let chunk = ChunkWriter::new(leaves.column(first), kind, column.repeats, filter);
                 ColumnWriter::Own(Box::new(chunk))
             }

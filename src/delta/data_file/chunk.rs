@@ -9,7 +9,9 @@ use super::dictionary::{Dictionary, Entry, Numbered};
 use super::filter::Filter;
 use super::fronts;
 use super::pages::{Chunk, EncodedPage, Packer, PageBytes, Written, saves, unwritable};
-use super::values::{ColumnKind, alike, numbers, range_of_numbers, range_of_texts, texts};
+use super::values::{
+    ColumnKind, alike, alike_texts, numbers, range_of_numbers, range_of_texts, texts,
+};
 use crate::error::Result;
 use arrow::array::{Array, AsArray};
 use parquet::basic::Encoding;
@@ -247,7 +249,10 @@ fn number_page(
     nulls: usize,
     width: Width,
 ) -> Encoding {
-    let range = range_of_numbers(numbers);
+    let range = match alike(numbers) {
+        Some(number) => Some((number, number)),
+        None => range_of_numbers(numbers),
+    };
     known.bounds.push(PageBounds { range, nulls });
     if let Some((numbered, values)) = known.number(numbers.iter()) {
         return numbered_page(out, &numbered, numbers.len(), values);
@@ -268,15 +273,19 @@ fn text_page(
     let owned = |(min, max): (&str, &str)| (bounds::known(min), bounds::known(max));
     let nulls = values.null_count();
     if known.takes_more()
-        && let Some(text) = alike(values)
+        && let Some(text) = alike_texts(values)
         && let Some((numbered, different)) = known.number(std::iter::once(text))
     {
         let range = Some(owned((text, text)));
         known.bounds.push(PageBounds { range, nulls });
         return numbered_page(out, &numbered, values.len(), different);
     }
-    let texts = texts(values);
-    if let Some((numbered, different)) = known.number(texts.iter().copied()) {
+    let numbered = match (known.takes_more(), values.as_string::<i32>()) {
+        (false, _) => None,
+        (true, all) if nulls == 0 => known.number((0..all.len()).map(|place| all.value(place))),
+        (true, some) => known.number(some.iter().flatten()),
+    };
+    if let Some((numbered, different)) = numbered {
         let dictionary = known.dictionary.iter();
         let all = dictionary.flat_map(|dictionary| {
             let numbers = numbered.distinct.iter();
@@ -284,8 +293,9 @@ fn text_page(
         });
         let range = range_of_texts(all).map(owned);
         known.bounds.push(PageBounds { range, nulls });
-        return numbered_page(out, &numbered, texts.len(), different);
+        return numbered_page(out, &numbered, values.len() - nulls, different);
     }
+    let texts = texts(values);
     let range = range_of_texts(texts.iter().copied()).map(owned);
     known.bounds.push(PageBounds { range, nulls });
     if texts.is_empty() {

@@ -364,6 +364,26 @@ fn filters_pass_what_is_there_and_refuse_most_else() {
 }
 
 #[test]
+fn groups_behind_one_without_a_filter_have_none() {
+    let rows = ROW_GROUP_ROWS as i64;
+    let dense = (0..rows).chain((0..rows).map(|row| row * 1_000));
+    let sparse = (0..2 * rows).map(|row| row * 1_000);
+    let columns: Vec<(String, ArrayRef)> = vec![
+        ("a".into(), Arc::new(Int64Array::from_iter_values(dense))),
+        ("b".into(), Arc::new(Int64Array::from_iter_values(sparse))),
+    ];
+    let count = 2 * ROW_GROUP_ROWS;
+    let file = encoded(&batches(&columns, &[count]), count, &["a", "b"]);
+    let reader = reader(&file);
+    let has_filter = |group, place| {
+        let filter = reader.get_row_group_column_bloom_filter(group, place);
+        filter.unwrap().is_some()
+    };
+    let of_groups = [0, 1].map(|group| [has_filter(group, 0), has_filter(group, 1)]);
+    assert_eq!(of_groups, [[false, true]; 2]);
+}
+
+#[test]
 fn only_columns_that_packing_makes_smaller_are_packed() {
     let mut chance = Chance(17);
     let numbers = (0..9_000).map(|_| chance.next() as i64);

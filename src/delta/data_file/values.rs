@@ -49,15 +49,9 @@ pub(super) fn numbers(values: &dyn Array) -> Result<Cow<'_, [i64]>> {
         )),
         DataType::Decimal128(_, _) => {
             let decimals = values.as_primitive::<Decimal128Type>();
-            let short = |decimal: i128| {
-                let short = i64::try_from(decimal).ok();
-                short.ok_or_else(|| {
-                    Error::bug(format!("decimal {decimal} is too long for its type"))
-                })
-            };
             match decimals.null_count() {
-                0 => decimals.values().iter().copied().map(short).collect(),
-                _ => decimals.iter().flatten().map(short).collect(),
+                0 => shortened(decimals.values().iter().copied()),
+                _ => shortened(decimals.iter().flatten()),
             }
         }
         other => Err(Error::bug(format!("{other} are no whole numbers"))),
@@ -76,6 +70,21 @@ fn widened<T: ArrowPrimitiveType<Native: Into<i64>>>(values: &dyn Array) -> Cow<
     }
 }
 
+fn shortened<'v>(decimals: impl Iterator<Item = i128>) -> Result<Cow<'v, [i64]>> {
+    // What is told of all at once costs less than to ask of each.
+    let mut lost = 0;
+    let short = |decimal: i128| {
+        let short = decimal as i64;
+        lost |= i128::from(short) ^ decimal;
+        short
+    };
+    let numbers = decimals.map(short).collect();
+    match lost {
+        0 => Ok(numbers),
+        _ => Err(Error::bug("a decimal is too long for its type")),
+    }
+}
+
 fn present<'v>(values: &dyn Array, numbers: &'v [i64]) -> Cow<'v, [i64]> {
     match values.nulls().filter(|nulls| nulls.null_count() > 0) {
         None => Cow::Borrowed(numbers),
@@ -90,6 +99,12 @@ pub(super) fn texts(values: &dyn Array) -> Vec<&str> {
         0 => (0..texts.len()).map(|place| texts.value(place)).collect(),
         _ => texts.iter().flatten().collect(),
     }
+}
+
+/// The number that all of them are, if all are alike.
+pub(super) fn alike(numbers: &[i64]) -> Option<i64> {
+    let (first, behind) = numbers.split_first()?;
+    (behind == &numbers[..behind.len()]).then_some(*first)
 }
 
 /// The least and the greatest number.
@@ -142,7 +157,7 @@ fn beginning(text: &str) -> u128 {
 }
 
 /// The text that all of them are, if all are alike and none is NULL; told by comparing them all at once.
-pub(super) fn alike(values: &dyn Array) -> Option<&str> {
+pub(super) fn alike_texts(values: &dyn Array) -> Option<&str> {
     let texts = values.as_string::<i32>();
     let offsets = texts.value_offsets();
     let (first, last) = (*offsets.first()?, *offsets.last()?);
@@ -199,7 +214,7 @@ mod tests {
     fn texts_are_alike_only_if_each_is() {
         let told = |texts: &[Option<&str>]| {
             let texts = arrow::array::StringArray::from(texts.to_vec());
-            alike(&texts).map(str::to_owned)
+            alike_texts(&texts).map(str::to_owned)
         };
         assert_eq!(told(&[Some("ab"); 3]), Some("ab".into()));
         assert_eq!(told(&[Some(""); 3]), Some(String::new()));
@@ -210,7 +225,28 @@ mod tests {
         // Repeated bytes, but not in the same pieces.
         assert_eq!(told(&[Some("aa"), Some("a"), Some("aaa")]), None);
         let cut = arrow::array::StringArray::from(vec!["x", "ab", "ab", "y"]).slice(1, 2);
-        assert_eq!(alike(&cut), Some("ab"));
+        assert_eq!(alike_texts(&cut), Some("ab"));
+    }
+
+    #[test]
+    fn numbers_are_alike_only_if_each_is() {
+        assert_eq!(alike(&[]), None);
+        assert_eq!(alike(&[5]), Some(5));
+        assert_eq!(alike(&[5; 9]), Some(5));
+        for other in 0..9 {
+            let mut numbers = [5; 9];
+            numbers[other] = 6;
+            assert_eq!(alike(&numbers), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn decimal_that_is_too_long_is_refused() {
+        let all = |decimals: &[i128]| shortened(decimals.iter().copied()).map(Cow::into_owned);
+        let bounds = [i64::MIN.into(), -1, 0, i64::MAX.into()];
+        assert_eq!(all(&bounds).unwrap(), [i64::MIN, -1, 0, i64::MAX]);
+        assert!(all(&[0, i128::from(i64::MAX) + 1, 0]).is_err());
+        assert!(all(&[i128::from(i64::MIN) - 1]).is_err());
     }
 
     #[test]
