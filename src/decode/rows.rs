@@ -419,6 +419,15 @@ impl<'a> Rows<'a> {
             self.rescued.push(Cell::Text(self.rescued_json().into()));
             self.leftovers.clear();
         }
+        if !self.arriving.is_empty() {
+            self.settle_arrivals(&position);
+        }
+        self.arrivals_kept = self.arrivals.len();
+        self.positions.push(position);
+        self.hand_on();
+    }
+
+    fn settle_arrivals(&mut self, position: &RowPosition) {
         for (index, data_type) in self.arriving.drain(..) {
             let arrival = &mut self.arrivals[index];
             match &arrival.data_type {
@@ -432,9 +441,6 @@ impl<'a> Rows<'a> {
                 }
             }
         }
-        self.arrivals_kept = self.arrivals.len();
-        self.positions.push(position);
-        self.hand_on();
     }
 
     /// Hands on what was read, if it is much and the next record tells nothing more about it.
