@@ -64,6 +64,14 @@ impl Leaf {
             (Kind::Text, b'"') => return quoted_text(column, scanner),
             (_, b'-' | b'0'..=b'9') => number(self.kind, column, scanner),
             (Kind::Time(is_instant), b'"') => {
+                let text = &scanner.rest()[1..];
+                if is_instant
+                    && let Some((micros, length)) = rows.reader.formats.usual_instant(text)
+                    && text.get(length) == Some(&b'"')
+                {
+                    scanner.skip(length + 2);
+                    return column.push_int(micros);
+                }
                 let stamp = rows.reader.formats.timestamp(scanner.plain()?).ok()?;
                 return (stamp.has_offset == is_instant).then(|| column.push_int(stamp.micros))?;
             }

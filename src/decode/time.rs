@@ -109,6 +109,15 @@ impl TimeFormats {
         }
     }
 
+    /// The instant that a text begins with, and its length, if it is written in the usual form and no other form is set.
+    #[inline]
+    pub(super) fn usual_instant(&self, text: &[u8]) -> Option<(i64, usize)> {
+        match self.timestamp {
+            None => usual_instant(text),
+            Some(_) => None,
+        }
+    }
+
     fn formatted_timestamp(&self, text: &str, items: &[Item<'static>]) -> Result<Stamp, TimeFault> {
         let mut parsed = Parsed::new();
         chrono::format::parse(&mut parsed, text, items.iter()).map_err(|_| TimeFault::NotATime)?;
@@ -229,58 +238,49 @@ fn days_of(year: u32, month: u32, day: u32) -> Option<i64> {
     Some(i64::from(days) - DAYS_TO_EPOCH)
 }
 
-/// The instant in the form that most programs write: `YYYY-MM-DDTHH:MM:SSZ`, perhaps with six digits behind a point.
+/// The instant that a text begins with, and its length, in the form that most programs write: `YYYY-MM-DDTHH:MM:SSZ`, perhaps
+/// with six digits behind a point.
 ///
 /// `None` for any other text, of which nothing is said here.
-fn usual_instant(bytes: &[u8]) -> Option<i64> {
-    let (wall, behind) = bytes.split_first_chunk::<19>()?;
-    let [
-        y1,
-        y2,
-        y3,
-        y4,
-        b'-',
-        m1,
-        m2,
-        b'-',
-        d1,
-        d2,
-        b'T',
-        h1,
-        h2,
-        b':',
-        n1,
-        n2,
-        b':',
-        s1,
-        s2,
-    ] = *wall
-    else {
-        return None;
+#[inline]
+fn usual_instant(text: &[u8]) -> Option<(i64, usize)> {
+    let (wall, behind) = text.split_first_chunk::<19>()?;
+    let word = |at: usize| wall.get(at..).and_then(<[u8]>::first_chunk);
+    let date = pairs(word(0)?, b"0000-00-")?;
+    let hour = pairs(word(8)?, b"00T00:00")?;
+    let second = pairs(word(11)?, b"00:00:00")?;
+    let (micros, length) = match behind {
+        [b'Z', ..] => (0, 20),
+        _ => {
+            let fraction = pairs(behind.first_chunk()?, b".000000Z")?;
+            ((fraction[1] * 100 + fraction[3]) * 100 + fraction[5], 27)
+        }
     };
-    let fraction = match *behind {
-        [b'Z'] => [b'0'; 6],
-        [b'.', f1, f2, f3, f4, f5, f6, b'Z'] => [f1, f2, f3, f4, f5, f6],
-        _ => return None,
-    };
-    // One look at all digits in place of one for each.
-    let mut largest = 0;
-    let mut number = |tens: u8, ones: u8| {
-        let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
-        largest = largest.max(tens).max(ones);
-        u32::from(tens) * 10 + u32::from(ones)
-    };
-    let year = number(y1, y2) * 100 + number(y3, y4);
-    let (month, day) = (number(m1, m2), number(d1, d2));
-    let (hour, minute, second) = (number(h1, h2), number(n1, n2), number(s1, s2));
-    let [f1, f2, f3, f4, f5, f6] = fraction;
-    let micros = (number(f1, f2) * 100 + number(f3, f4)) * 100 + number(f5, f6);
-    if largest > 9 || hour > 23 || minute > 59 || second > 59 {
+    let (year, month, day) = (date[0] * 100 + date[2], date[5], hour[0]);
+    let (hour, minute, second) = (hour[3], second[3], second[6]);
+    if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
     let seconds = i64::from(hour * 3600 + minute * 60 + second);
     let midnight = days_of(year, month, day)? * MICROS_PER_DAY;
-    Some(midnight + seconds * MICROS_PER_SECOND + i64::from(micros))
+    let micros = midnight + seconds * MICROS_PER_SECOND + i64::from(micros);
+    Some((micros, length))
+}
+
+/// For each place of a text that is laid out like `form`, which has zeros for digits, the number of two digits that begins
+/// there; places without two digits mean nothing. `None` for any other text.
+#[inline]
+fn pairs(text: &[u8; 8], form: &[u8; 8]) -> Option<[u32; 8]> {
+    const ONES: u64 = u64::MAX / 0xFF;
+    // A digit becomes its value, and what is the same in both becomes zero.
+    let values = u64::from_le_bytes(*text) ^ u64::from_le_bytes(*form);
+    let is_digit = u64::from_le_bytes(form.map(|byte| if byte == b'0' { 0xFF } else { 0 }));
+    let above_nine = (values | values.wrapping_add(ONES * (0x7F - 9))) & (ONES << 7);
+    if above_nine != 0 || values & !is_digit != 0 {
+        return None;
+    }
+    let pairs = values * 10 + (values >> 8);
+    Some(pairs.to_le_bytes().map(u32::from))
 }
 
 fn two_digits(tens: u8, ones: u8) -> Result<u32, TimeFault> {
@@ -293,12 +293,18 @@ fn two_digits(tens: u8, ones: u8) -> Result<u32, TimeFault> {
 
 /// `YYYY-MM-DD`, `T` or a blank, `HH:MM[:SS[.fraction]]`, and perhaps an offset. A day alone is its midnight.
 fn iso_timestamp(bytes: &[u8]) -> Result<Stamp, TimeFault> {
-    if let Some(micros) = usual_instant(bytes) {
+    if let Some((micros, length)) = usual_instant(bytes)
+        && length == bytes.len()
+    {
         return Ok(Stamp {
             micros,
             has_offset: true,
         });
     }
+    any_iso_timestamp(bytes)
+}
+
+fn any_iso_timestamp(bytes: &[u8]) -> Result<Stamp, TimeFault> {
     let (day, rest) = bytes.split_at_checked(10).ok_or(TimeFault::NotATime)?;
     let midnight = iso_days(day)? * MICROS_PER_DAY;
     let Some((separator, rest)) = rest.split_first() else {
@@ -386,6 +392,40 @@ mod tests {
         chrono::DateTime::parse_from_rfc3339(text)
             .unwrap()
             .timestamp_micros()
+    }
+
+    #[test]
+    fn instants_in_the_usual_form_are_those_of_any_form() {
+        let mut read = 0;
+        for text in [
+            "2024-02-29T23:59:59Z",
+            "1999-12-31T00:00:00.000000Z",
+            "0001-01-01T10:20:30.123456Z",
+            "9999-10-10T19:09:59.999999Z",
+        ] {
+            for (place, byte) in
+                (0..text.len()).flat_map(|place| (0..=255).map(move |b| (place, b)))
+            {
+                let mut other = text.as_bytes().to_vec();
+                other[place] = byte;
+                let usual = usual_instant(&other);
+                if let Some((micros, length)) = usual
+                    && length == other.len()
+                {
+                    let has_offset = true;
+                    assert_eq!(any_iso_timestamp(&other), Ok(Stamp { micros, has_offset }));
+                    read += 1;
+                }
+                other.extend_from_slice(b"\" and more");
+                assert_eq!(usual_instant(&other), usual);
+            }
+            assert_eq!(
+                usual_instant(text.as_bytes()).map(|usual| usual.1),
+                Some(text.len())
+            );
+            assert_eq!(usual_instant(&text.as_bytes()[..text.len() - 1]), None);
+        }
+        assert!(read > 400, "{read}");
     }
 
     #[test]

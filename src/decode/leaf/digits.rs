@@ -155,11 +155,29 @@ fn leading_digits(text: &[u8]) -> (u64, usize) {
         if count < WORD {
             return (value, count);
         }
+        return digits_behind_word(value, text);
     }
     many_digits(text)
 }
 
+/// The same where the first word is all digits, with this value.
 #[inline(never)]
+fn digits_behind_word(first: u64, text: &[u8]) -> (u64, usize) {
+    let (mut value, mut before) = (first, WORD);
+    while let Some(word) = text[before..].first_chunk() {
+        let (next, count) = digits_of_word(u64::from_le_bytes(*word));
+        if before + count > DIGITS_MAX {
+            break;
+        }
+        value = value * WHOLE_POWERS[count] + next;
+        before += count;
+        if count < WORD {
+            return (value, before);
+        }
+    }
+    many_digits(text)
+}
+
 fn many_digits(text: &[u8]) -> (u64, usize) {
     let digits = text.iter().take(DIGITS_MAX);
     let digits = digits.take_while(|byte| byte.is_ascii_digit());
@@ -249,8 +267,12 @@ mod tests {
                 let digits = std::str::from_utf8(&text[..kept]).unwrap();
                 let expected = (digits.parse().unwrap_or(0), kept);
                 assert_eq!(leading_digits(&text), expected);
-                text.extend([end, b'5', end, b'0', b'9', end, b'1', b'2', b'3']);
-                assert_eq!(leading_digits(&text), expected, "{text:?}");
+                for behind in [
+                    end, b'5', end, b'0', b'9', end, b'1', b'2', b'3', b'4', b'5',
+                ] {
+                    text.push(behind);
+                    assert_eq!(leading_digits(&text), expected, "{text:?}");
+                }
             }
         }
     }
