@@ -17,7 +17,7 @@ use crate::settings::SourceSettings;
 use bytes::Bytes;
 use memchr::{memchr_iter, memrchr};
 use records::Separated;
-use std::io::{Error, Read, Result};
+use std::io::{Error, ErrorKind, Read, Result};
 use std::sync::Arc;
 
 /// A text in UTF-8 may begin with a mark of so many bytes, which are none of its first record.
@@ -85,6 +85,8 @@ pub struct Blocks<R> {
     input: R,
     /// Read, and in no block yet.
     rest: Vec<u8>,
+    /// Memory for the next block, of the length of one.
+    spare: Option<Vec<u8>>,
     before: Before,
     is_at_end: bool,
     block_bytes: usize,
@@ -98,6 +100,7 @@ impl<R: Read> Blocks<R> {
         Blocks {
             input,
             rest: Vec::new(),
+            spare: None,
             before: Before::default(),
             is_at_end: false,
             block_bytes: block_bytes.max(1),
@@ -110,6 +113,16 @@ impl<R: Read> Blocks<R> {
     pub(super) fn with_record_bytes_max(mut self, record_bytes_max: usize) -> Self {
         self.record_bytes_max = record_bytes_max;
         self
+    }
+
+    /// Takes the memory of a block that is of no more use, unless others look at it still: to read into new memory costs more.
+    pub fn take_back(&mut self, bytes: Bytes) {
+        let is_whole = bytes.len() >= self.block_bytes / 2 && bytes.len() <= self.block_bytes;
+        if let Some(bytes) = bytes.try_into_mut().ok().filter(|_| is_whole) {
+            let mut bytes = Vec::from(bytes);
+            bytes.resize(self.block_bytes, 0);
+            self.spare = Some(bytes);
+        }
     }
 
     /// The next block; `None` at the end. The error of a file whose records cannot be told from one another is a fault of it.
@@ -220,9 +233,33 @@ impl<R: Read> Blocks<R> {
     /// Reads until there are `target` bytes, or to the end.
     fn fill(&mut self, bytes: &mut Vec<u8>, target: usize) -> Result<()> {
         let missing = target.saturating_sub(bytes.len());
+        if let Some(spare) = self
+            .spare
+            .take_if(|spare| spare.len() == target && missing > 0)
+        {
+            return self.fill_spare(bytes, spare);
+        }
         bytes.reserve_exact(missing);
         let read = (&mut self.input).take(missing as u64).read_to_end(bytes)?;
         self.is_at_end |= read < missing;
+        Ok(())
+    }
+
+    /// Moves `bytes` into `room` and fills it, or reads to the end.
+    fn fill_spare(&mut self, bytes: &mut Vec<u8>, mut room: Vec<u8>) -> Result<()> {
+        let mut filled = bytes.len();
+        room[..filled].copy_from_slice(bytes);
+        while filled < room.len() {
+            match self.input.read(&mut room[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.is_at_end |= filled < room.len();
+        room.truncate(filled);
+        *bytes = room;
         Ok(())
     }
 
@@ -308,6 +345,28 @@ mod tests {
     fn blocks(text: &[u8], block_bytes: usize) -> Vec<Block> {
         let mut blocks = Blocks::new(text, block_bytes, framing(false));
         std::iter::from_fn(|| blocks.next_block().unwrap()).collect()
+    }
+
+    #[test]
+    fn blocks_are_the_same_in_memory_of_earlier_ones() {
+        let lines = (0..40).map(|line| format!("{{\"a\":\"{}\"}}\n", "x".repeat(line * 7 % 30)));
+        let text: String = lines.collect();
+        for block_bytes in 1..text.len() + 2 {
+            let mut again = Blocks::new(text.as_bytes(), block_bytes, framing(false));
+            let mut held = None;
+            for (place, block) in blocks(text.as_bytes(), block_bytes).iter().enumerate() {
+                let other = again.next_block().unwrap().unwrap();
+                assert_eq!(other.bytes, block.bytes, "{block_bytes}");
+                assert_eq!(other.before.bytes, block.before.bytes);
+                // What somebody looks at still is left alone.
+                if place % 3 == 1 {
+                    held = Some((other.bytes.clone(), block.bytes.clone()));
+                }
+                again.take_back(other.bytes);
+                assert!(held.as_ref().is_none_or(|(held, known)| held == known));
+            }
+            assert!(again.next_block().unwrap().is_none());
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::parallel::{cores, lock};
 use crate::schema::TableSchema;
 use crate::settings::{SnapshotVersion, SourceSettings};
 use arrow::array::RecordBatch;
+use bytes::Bytes;
 use deltalake::kernel::Add;
 use shared::{Input, OpenFile, Shared, SharedStream, Taken};
 use std::cell::RefCell;
@@ -331,10 +332,12 @@ impl<'w> Worker<'w> {
 
     /// Decodes blocks of a file until none is left.
     fn blocks(&mut self, open: &OpenFile) -> Result<()> {
+        let mut read = Bytes::new();
         loop {
             let next = {
                 let mut blocks = lock(&open.blocks);
                 let Some(input) = blocks.as_mut() else { break };
+                input.blocks.take_back(std::mem::take(&mut read));
                 match input.blocks.next_block() {
                     Ok(Some(block)) => {
                         lock(&open.state).in_work += 1;
@@ -352,6 +355,7 @@ impl<'w> Worker<'w> {
                     }
                 }
             };
+            read = next.bytes.clone();
             self.block(open, next)?;
         }
         self.close_writer_of(open.place, &open.state)?;
