@@ -241,7 +241,8 @@ impl Sift<'_> {
         Ok(lowest)
     }
 
-    /// Does it for one bucket, of which each piece has some entries.
+    /// Takes the bits of the rows of one bucket that cannot show; gives the lowest of each key, by keys, if it counts. Each piece has
+    /// some entries of the bucket.
     fn drop_hidden<R: Rank>(&self, of_pieces: &[&[Entry<R>]]) -> Vec<(u128, u128)> {
         let bits = self.sequence.bits;
         let spare = lock(&self.kept).pop();
