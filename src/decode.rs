@@ -31,6 +31,7 @@ mod own;
 mod packing;
 mod parquet;
 mod rows;
+mod stretches;
 mod text;
 mod time;
 mod together;
@@ -43,6 +44,7 @@ pub use crate::schema::{NewColumn, widen};
 pub use blocks::{Block, Blocks, Framing};
 pub use head::{HEAD_BYTES_MAX, HEAD_COLUMNS_MAX, HEAD_RECORDS_MAX, Head};
 pub(crate) use rows::RecordFault;
+pub use stretches::Stretches;
 pub(crate) use text::{json_text, shorten};
 pub use together::{Together, is_for_together};
 pub(crate) use token::{Member, Token, elements, members, one_value};
@@ -148,6 +150,12 @@ pub fn decode_block(
         Content::Lines | Content::Documents(_) => {
             return decode_json_block(path, &block, schema, settings);
         }
+        Content::Batches(batches) => {
+            let rows = Rows::new(path, schema, settings, reader(None, None)?);
+            let mut rows = rows.behind(block.before);
+            parquet::read(batches, &mut rows);
+            return rows.finish_stretch();
+        }
         Content::Separated(header) => header,
     };
     let text = encoding::Text::of_utf8(&block.bytes);
@@ -185,30 +193,36 @@ fn decode_json_block(
         (None, Content::Documents(places)) => {
             json::read_places(&text.bytes, places, settings, &mut rows);
         }
-        (None, Content::Lines | Content::Separated(_)) => {
+        (None, Content::Lines | Content::Separated(_) | Content::Batches(_)) => {
             json::read_lines(&text.bytes, text.start, settings, &mut rows);
         }
     }
     rows.finish_stretch()
 }
 
-/// Whether a file can be read in blocks, told by its name and the settings; its first bytes must be asked, too.
+/// Whether a file can be read in blocks, told by its name and the settings; the first bytes of a text must be asked, too.
 pub fn is_of_blocks(path: &str, settings: &SourceSettings) -> bool {
     format_of_blocks(path, settings).is_some()
 }
 
-/// The format of a file that can be read in blocks: a text in UTF-8 of which no record tells what another one does.
+/// Whether the blocks of a file that has some are those of [`Stretches`].
+pub fn is_of_stretches(path: &str, settings: &SourceSettings) -> bool {
+    format_of_blocks(path, settings) == Some(FileFormat::Parquet)
+}
+
+/// The format of a file that can be read in blocks: Parquet or a text in UTF-8, of which no record tells what another one does.
 fn format_of_blocks(path: &str, settings: &SourceSettings) -> Option<FileFormat> {
     if settings.snapshot_version == SnapshotVersion::FileName {
         return None;
     }
+    let has_changes_alone = matches!(settings.envelope, Envelope::None | Envelope::Dms);
+    if format::is_parquet_name(path, settings) {
+        return has_changes_alone.then_some(FileFormat::Parquet);
+    }
     let format = format::of_text_name(path, settings)?;
     let (encoding, is_alone) = match format {
         FileFormat::Json => (settings.json.encoding, settings.envelope == Envelope::None),
-        FileFormat::Csv { .. } => (
-            settings.csv.encoding,
-            matches!(settings.envelope, Envelope::None | Envelope::Dms),
-        ),
+        FileFormat::Csv { .. } => (settings.csv.encoding, has_changes_alone),
         FileFormat::Parquet | FileFormat::Avro => return None,
     };
     (encoding == TextEncoding::Utf8 && is_alone).then_some(format)

@@ -1,7 +1,7 @@
-//! The bytes of a data file as the Parquet library asks for them.
+//! The bytes of a Parquet file as the library asks for them.
 //!
 //! It asks for pages one by one, and for the head of each apart. Where all pages are read, those that come next in the column
-//! are read with them.
+//! are read with them. The place of the open file is left where it is.
 
 use crate::parallel::lock;
 use bytes::{Buf, Bytes};
@@ -9,8 +9,9 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 /// So many bytes of a column are read at once. A debug build reads fewer, so that tests cross their ends.
@@ -22,9 +23,9 @@ const AHEAD_BYTES: u64 = if cfg!(debug_assertions) {
 /// The head of a page has fewer, unless it tells long values.
 const HEAD_BYTES: u64 = 64;
 
-/// A data file.
-pub(in crate::delta) struct FileBytes {
-    file: Arc<Mutex<File>>,
+/// An open file.
+pub(crate) struct FileBytes {
+    file: Arc<File>,
     length: u64,
     /// The bytes of each column chunk, ascending, with the place of the column.
     chunks: Vec<(Range<u64>, usize)>,
@@ -52,18 +53,18 @@ impl Window {
 
 impl FileBytes {
     /// Reads what is asked for.
-    pub(super) fn asked(file: File) -> io::Result<FileBytes> {
+    pub(crate) fn asked(file: File) -> io::Result<FileBytes> {
         let length = file.metadata()?.len();
         Ok(FileBytes {
-            file: Arc::new(Mutex::new(file)),
+            file: Arc::new(file),
             length,
             chunks: Vec::new(),
             windows: Vec::new(),
         })
     }
 
-    /// Reads columns ahead of that, in a file with this metadata.
-    pub(super) fn ahead(file: File, metadata: &ParquetMetaData) -> io::Result<FileBytes> {
+    /// Reads columns ahead of that, in a file with this metadata, whose places must have been checked if it is not our own.
+    pub(crate) fn ahead(file: File, metadata: &ParquetMetaData) -> io::Result<FileBytes> {
         let groups = metadata.row_groups().iter();
         let chunks = groups.flat_map(|group| {
             let columns = group.columns().iter().enumerate();
@@ -108,10 +109,20 @@ impl FileBytes {
     }
 
     fn read(&self, start: u64, length: u64) -> io::Result<Bytes> {
-        let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
-        let mut file = lock(&self.file);
-        file.seek(SeekFrom::Start(start))?;
-        file.by_ref().take(length).read_to_end(&mut bytes)?;
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self
+                .file
+                .read_at(&mut bytes[filled..], start + filled as u64)
+            {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(filled);
         Ok(bytes.into())
     }
 }
@@ -147,10 +158,10 @@ impl ChunkReader for FileBytes {
 }
 
 /// The bytes of a file from a place on, some of which are known.
-pub(in crate::delta) struct BytesBehind {
+pub(crate) struct BytesBehind {
     at: u64,
     known: Bytes,
-    file: Arc<Mutex<File>>,
+    file: Arc<File>,
 }
 
 impl Read for BytesBehind {
@@ -161,11 +172,7 @@ impl Read for BytesBehind {
                 self.known.copy_to_slice(&mut out[..length]);
                 length
             }
-            true => {
-                let mut file = lock(&self.file);
-                file.seek(SeekFrom::Start(self.at))?;
-                file.read(out)?
-            }
+            true => self.file.read_at(out, self.at)?,
         };
         self.at += read as u64;
         Ok(read)

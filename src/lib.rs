@@ -42,6 +42,7 @@ pub mod error;
 pub mod events;
 pub mod explain;
 pub mod feed;
+mod file_bytes;
 pub mod huge_pages;
 pub mod landing;
 pub mod load;

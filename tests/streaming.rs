@@ -7,12 +7,16 @@
 
 mod common;
 
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::util::display::array_value_to_string;
 use common::{HINTS, LITTLE_MEMORY, TestLoader, all_rows};
 use landfall::crash::CrashSwitch;
 use landfall::load::LoadLimits;
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Everything that a run left, but for what tells when.
 #[derive(Debug, PartialEq)]
@@ -171,6 +175,68 @@ fn csv_files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// Parquet in groups of 30 rows.
+fn parquet(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+    let rows = RecordBatch::try_from_iter_with_nullable(
+        columns
+            .into_iter()
+            .map(|(name, column)| (name, column, true)),
+    );
+    let rows = rows.unwrap();
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(30))
+        .set_dictionary_enabled(false)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), rows.schema(), Some(properties)).unwrap();
+    writer.write(&rows).unwrap();
+    writer.into_inner().unwrap()
+}
+
+/// Parquet in which something is wrong or new behind the first rows.
+fn parquet_files() -> Vec<(&'static str, Vec<u8>)> {
+    let orders = |numbers: std::ops::Range<i64>| -> Vec<(&'static str, ArrayRef)> {
+        let long = |number: fn(i64) -> Option<i64>| -> ArrayRef {
+            Arc::new(numbers.clone().map(number).collect::<Int64Array>())
+        };
+        let texts = numbers.clone().map(|number| Some(format!("s{number}")));
+        let updates = numbers.clone().map(|_| Some("U"));
+        vec![
+            ("op", Arc::new(updates.collect::<StringArray>())),
+            (
+                "order_id",
+                long(|number| (number % 31 != 30).then_some(number % 7)),
+            ),
+            ("status", Arc::new(texts.collect::<StringArray>())),
+            ("seq", long(Some)),
+        ]
+    };
+    let late = |after: i64| -> Vec<Option<f64>> {
+        let weight = |number: i64| (number % after == after - 1).then_some(0.5);
+        (0..100).map(weight).collect()
+    };
+    let mut columns = orders(2100..2200);
+    columns.push(("weight", Arc::new(Float64Array::from(late(70)))));
+    columns.push(("note", Arc::new(StringArray::from(vec![None::<&str>; 100]))));
+    let mut misfits = orders(2200..2300);
+    let sums = (0..100).map(|number| Some(if number == 77 { "x" } else { "1.5" }));
+    misfits[3].1 = Arc::new(sums.collect::<StringArray>());
+    let whole = parquet(orders(2300..2400));
+    let mut damaged = whole.clone();
+    let middle = whole.len() / 3;
+    damaged[middle..middle + 200].fill(0xFF);
+    vec![
+        ("m-rows.parquet", parquet(orders(2000..2100))),
+        ("m-columns.parquet", parquet(columns)),
+        ("m-misfits.parquet", parquet(misfits)),
+        ("m-cut.parquet", whole[..whole.len() - 9].to_vec()),
+        ("m-damaged.parquet", damaged),
+        ("m-none.parquet", parquet(orders(0..0))),
+        ("m-text.parquet", b"{\"op\":\"U\"}".to_vec()),
+        ("m-empty.parquet", Vec::new()),
+        ("m-other-name.data", parquet(orders(2400..2420))),
+    ]
+}
+
 /// Files in which something is wrong or new behind the first pieces.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     let plain = |_: usize| String::new();
@@ -219,6 +285,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
         ),
     ];
     files.extend(csv_files());
+    files.extend(parquet_files());
     files
 }
 

@@ -9,6 +9,7 @@ mod records;
 use super::csv::Header;
 use super::documents::{Documents, FramingFault, Resumed};
 use super::format::FileFormat;
+use super::parquet::Batch;
 use super::rows::{Before, Place};
 use super::unpack::stream::damage;
 use super::{RECORD_BYTES_MAX, encoding, format_of_blocks};
@@ -48,6 +49,8 @@ pub(super) enum Content {
     Documents(Vec<Place>),
     /// Records of separated values.
     Separated(Arc<Header>),
+    /// Rows of Parquet, which are in no bytes.
+    Batches(Vec<Batch>),
 }
 
 /// What is known of the text before the next block.

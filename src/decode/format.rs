@@ -50,6 +50,15 @@ pub(super) fn of_text_name(path: &str, settings: &SourceSettings) -> Option<File
     }
 }
 
+/// Whether name and settings tell that a file is Parquet, whatever its bytes are.
+pub(super) fn is_parquet_name(path: &str, settings: &SourceSettings) -> bool {
+    match settings.format {
+        Format::Parquet => true,
+        Format::Auto => extension_of(split_packing(path).0) == "parquet",
+        Format::Json | Format::Csv | Format::Avro => false,
+    }
+}
+
 /// Chooses the format and unpacks the file.
 pub(super) fn open(
     path: &str,
@@ -58,15 +67,11 @@ pub(super) fn open(
 ) -> Result<(FileFormat, Bytes), FileFault> {
     let is_parquet = bytes.starts_with(parquet::MAGIC) && bytes.ends_with(parquet::MAGIC);
     let extension = extension_of(split_packing(path).0);
-    match settings.format {
-        Format::Parquet => return Ok((FileFormat::Parquet, bytes)),
-        Format::Auto if is_parquet || extension == "parquet" => {
-            return Ok((FileFormat::Parquet, bytes));
-        }
-        Format::Json | Format::Csv | Format::Avro | Format::Auto if is_parquet => {
-            return Err(not_this("the bytes are Parquet"));
-        }
-        Format::Json | Format::Csv | Format::Avro | Format::Auto => {}
+    if is_parquet_name(path, settings) || (settings.format == Format::Auto && is_parquet) {
+        return Ok((FileFormat::Parquet, bytes));
+    }
+    if is_parquet {
+        return Err(not_this("the bytes are Parquet"));
     }
     let limit = UnpackLimit::of_file(bytes.len() as u64);
     let bytes = unpack(path, bytes, limit)?;

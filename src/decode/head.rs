@@ -156,7 +156,7 @@ impl Head {
                     columns_max: HEAD_COLUMNS_MAX,
                     rows_max: HEAD_RECORDS_MAX,
                 };
-                let loaded = parquet::load_part(&|| file.try_clone(), part)?;
+                let loaded = parquet::load_part(&|_| file.try_clone(), part)?;
                 let mut rows = Rows::new(&self.name, schema, settings, reader(None, None)?);
                 parquet::read(&loaded, &mut rows);
                 let decoded = rows.finish()?;

@@ -4,19 +4,21 @@
 //! for every writer. What the values become is left to `arrow_rows`.
 
 mod headers;
+mod pages;
 
 use super::arrow_rows::read_batch;
 use super::rows::Rows;
 use crate::change::{FileFault, ParkReason};
 use crate::schema::timestamp_type;
 use arrow::array::{Array, RecordBatch, TimestampMicrosecondArray, TimestampNanosecondArray};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Field, Fields, Schema};
 use bytes::Bytes;
-use headers::CheckedPages;
-use parquet::arrow::ProjectionMask;
+use pages::AllGroups;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowGroups, RowSelection,
+    RowSelector,
 };
+use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::Type as PhysicalType;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
@@ -27,25 +29,26 @@ use std::sync::Arc;
 /// Stands at both ends of a Parquet file.
 pub(super) const MAGIC: &[u8] = b"PAR1";
 
-/// Rows read at once.
-const BATCH_ROWS: usize = 8192;
+/// Rows read at once. A debug build reads fewer, so that tests read files in several batches.
+const BATCH_ROWS: usize = if cfg!(debug_assertions) { 16 } else { 8_192 };
 
-/// The rows of a file in memory.
-pub(super) struct Loaded {
-    batches: Vec<RecordBatch>,
-    /// For each batch, the columns of INT96 and which of their values are finer than microseconds.
-    too_fine: Vec<Vec<(usize, Vec<bool>)>>,
+/// Some rows of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) rows: RecordBatch,
+    /// The columns of INT96, and which of their values are finer than microseconds.
+    too_fine: Vec<(usize, Vec<bool>)>,
 }
 
+/// Opens a file; its metadata is given where it is known and all of the file is about to be read.
+pub(super) type Open<'o, R> = &'o dyn Fn(Option<&ParquetMetaData>) -> std::io::Result<R>;
+
 /// Reads the whole file; nothing is taken when any of it cannot be read.
-///
-/// The library panics on some damaged files, where no call of it can be asked beforehand; such a file is at fault, not the
-/// program.
-pub(super) fn load(bytes: &Bytes) -> Result<Loaded, FileFault> {
+pub(super) fn load(bytes: &Bytes) -> Result<Vec<Batch>, FileFault> {
     if bytes.len() < 12 || !bytes.starts_with(MAGIC) || !bytes.ends_with(MAGIC) {
         return Err(not_whole());
     }
-    load_part(&|| Ok(bytes.clone()), Part::ALL)
+    load_part(&|_| Ok(bytes.clone()), Part::ALL)
 }
 
 /// How much of a file is read.
@@ -58,7 +61,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    const ALL: Part = Part {
+    pub(super) const ALL: Part = Part {
         columns_max: usize::MAX,
         rows_max: usize::MAX,
     };
@@ -73,68 +76,118 @@ pub(super) fn not_whole() -> FileFault {
 
 /// Reads the first columns and rows of the file that `open` opens, and of its pages no more than these need.
 pub(super) fn load_part<R: ChunkReader + 'static>(
-    open: &dyn Fn() -> std::io::Result<R>,
+    open: Open<'_, R>,
     part: Part,
-) -> Result<Loaded, FileFault> {
-    let read = std::panic::AssertUnwindSafe(|| load_checked(open, part));
+) -> Result<Vec<Batch>, FileFault> {
+    let mut batches = Batches::open(open, part)?;
+    let mut loaded = Vec::new();
+    while let Some(batch) = batches.next()? {
+        loaded.push(batch);
+    }
+    Ok(loaded)
+}
+
+/// The rows of a file, one batch after the other.
+pub(super) struct Batches {
+    micros: ParquetRecordBatchReader,
+    /// The columns of INT96, and their values as nanoseconds.
+    nanos: Option<(Vec<usize>, ParquetRecordBatchReader)>,
+}
+
+impl Batches {
+    /// Opens the file of which some is read, and looks at its footer.
+    pub(super) fn open<R: ChunkReader + 'static>(
+        open: Open<'_, R>,
+        part: Part,
+    ) -> Result<Batches, FileFault> {
+        unpanicked(|| Batches::checked(open, part))
+    }
+
+    fn checked<R: ChunkReader + 'static>(
+        open: Open<'_, R>,
+        part: Part,
+    ) -> Result<Batches, FileFault> {
+        let reader = open(None).map_err(unreadable)?;
+        let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        headers::check_footer(&reader).map_err(not_parquet)?;
+        let metadata = ArrowReaderMetadata::load(&reader, options()).map_err(not_parquet)?;
+        check_names(metadata.schema())?;
+        check_places(metadata.metadata(), reader.len())?;
+        let mut nanos_columns = int96_columns(&metadata)?;
+        // The columns that are read are the first, so their places stay as they are.
+        nanos_columns.retain(|column| *column < part.columns_max);
+        let micros_schema = with_micros(metadata.schema(), &nanos_columns);
+        let columns = metadata.schema().fields().len().min(part.columns_max);
+        let roots = |columns: &[usize]| {
+            let columns = columns.iter().copied();
+            ProjectionMask::roots(metadata.parquet_schema(), columns)
+        };
+        let read = |columns: &[usize], types: Option<&Fields>| {
+            let file = open(Some(metadata.metadata())).map_err(unreadable)?;
+            let groups = AllGroups::of(file, metadata.metadata());
+            let levels =
+                parquet_to_arrow_field_levels(metadata.parquet_schema(), roots(columns), types);
+            let levels = levels.map_err(not_parquet)?;
+            batches(&groups, &levels, part.rows_max)
+        };
+        let all: Vec<usize> = (0..columns).collect();
+        let micros = read(&all, Some(micros_schema.fields()))?;
+        let nanos = match nanos_columns.is_empty() {
+            true => None,
+            false => {
+                let nanos = read(&nanos_columns, None)?;
+                Some((nanos_columns, nanos))
+            }
+        };
+        Ok(Batches { micros, nanos })
+    }
+
+    /// The next rows; none behind the last. Nothing is to be read behind a fault.
+    pub(super) fn next(&mut self) -> Result<Option<Batch>, FileFault> {
+        unpanicked(|| {
+            let Some(rows) = self.micros.next().transpose().map_err(unreadable)? else {
+                return Ok(None);
+            };
+            let too_fine = match &mut self.nanos {
+                None => Vec::new(),
+                Some((columns, nanos)) => {
+                    let nanos = nanos.next().transpose().map_err(unreadable)?;
+                    let nanos = nanos.filter(|nanos| nanos.num_rows() == rows.num_rows());
+                    let nanos = nanos
+                        .ok_or_else(|| unreadable("a column of INT96 ends before the others"))?;
+                    finer_than_micros(&rows, &nanos, columns)
+                }
+            };
+            Ok(Some(Batch { rows, too_fine }))
+        })
+    }
+}
+
+/// The library panics on some damaged files, where no call of it can be asked beforehand; such a file is at fault, not the
+/// program.
+fn unpanicked<T>(read: impl FnOnce() -> Result<T, FileFault>) -> Result<T, FileFault> {
+    let read = std::panic::AssertUnwindSafe(read);
     std::panic::catch_unwind(read).unwrap_or_else(|_| {
         let detail = "the Parquet file is damaged: its pages do not read as its footer says";
         Err(FileFault::new(ParkReason::NotThisFormat, detail))
     })
 }
 
-fn load_checked<R: ChunkReader + 'static>(
-    open: &dyn Fn() -> std::io::Result<R>,
-    part: Part,
-) -> Result<Loaded, FileFault> {
-    let reader = open().map_err(unreadable)?;
-    let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    headers::check_footer(&reader).map_err(not_parquet)?;
-    let metadata = ArrowReaderMetadata::load(&reader, options()).map_err(not_parquet)?;
-    check_names(metadata.schema())?;
-    check_places(metadata.metadata(), reader.len())?;
-    let mut nanos_columns = int96_columns(&metadata)?;
-    // The columns that are read are the first, so their places stay as they are.
-    nanos_columns.retain(|column| *column < part.columns_max);
-    let micros_schema = with_micros(metadata.schema(), &nanos_columns);
-    let micros = ArrowReaderMetadata::try_new(
-        metadata.metadata().clone(),
-        options().with_schema(micros_schema),
-    )
-    .map_err(not_parquet)?;
-    let columns = metadata.schema().fields().len().min(part.columns_max);
-    let mask = ProjectionMask::roots(metadata.parquet_schema(), 0..columns);
-    let batches = read_batches(reader, micros, mask, part.rows_max)?;
-    let too_fine = if nanos_columns.is_empty() {
-        vec![Vec::new(); batches.len()]
-    } else {
-        let mask = ProjectionMask::roots(metadata.parquet_schema(), nanos_columns.iter().copied());
-        let reader = open().map_err(unreadable)?;
-        let nanos = read_batches(reader, metadata, mask, part.rows_max)?;
-        batches
-            .iter()
-            .zip(&nanos)
-            .map(|(micros, nanos)| finer_than_micros(micros, nanos, &nanos_columns))
-            .collect()
-    };
-    Ok(Loaded { batches, too_fine })
-}
-
-fn read_batches<R: ChunkReader + 'static>(
-    reader: R,
-    metadata: ArrowReaderMetadata,
-    mask: ProjectionMask,
+fn batches(
+    groups: &dyn RowGroups,
+    levels: &FieldLevels,
     rows_max: usize,
-) -> Result<Vec<RecordBatch>, FileFault> {
-    let reader = CheckedPages::new(reader);
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, metadata);
-    let reader = builder
-        .with_batch_size(BATCH_ROWS.min(rows_max))
-        .with_limit(rows_max)
-        .with_projection(mask)
-        .build()
-        .map_err(unreadable)?;
-    reader.map(|batch| batch.map_err(unreadable)).collect()
+) -> Result<ParquetRecordBatchReader, FileFault> {
+    let rows = groups.num_rows();
+    let first = (rows_max < rows).then(|| {
+        RowSelection::from(vec![
+            RowSelector::select(rows_max),
+            RowSelector::skip(rows - rows_max),
+        ])
+    });
+    let batch_rows = BATCH_ROWS.min(rows_max);
+    ParquetRecordBatchReader::try_new_with_row_groups(levels, groups, batch_rows, first)
+        .map_err(unreadable)
 }
 
 fn not_parquet(error: impl Display) -> FileFault {
@@ -256,10 +309,10 @@ fn finer_than_micros(
     columns.iter().enumerate().map(compare).collect()
 }
 
-/// Puts the rows of a loaded file where they belong.
-pub(super) fn read<'a>(loaded: &'a Loaded, rows: &mut Rows<'a>) {
-    for (batch, too_fine) in loaded.batches.iter().zip(&loaded.too_fine) {
-        read_batch(batch, too_fine, rows);
+/// Puts rows of a file where they belong.
+pub(super) fn read<'a>(batches: &'a [Batch], rows: &mut Rows<'a>) {
+    for batch in batches {
+        read_batch(&batch.rows, &batch.too_fine, rows);
     }
 }
 

@@ -4,8 +4,9 @@
 //! one, or of a type that is not compared here, may hold anything.
 
 use super::state::DataFile;
-use super::{Table, read, read::FileBytes};
+use super::{Table, read};
 use crate::error::{Error, Result};
+use crate::file_bytes::FileBytes;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Int64Type};

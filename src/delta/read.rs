@@ -3,11 +3,9 @@
 //! Rows come in the types of the table and in file order, each with its physical number; deleted rows never come out of a
 //! scan. It is synchronous, so that files can be read on plain threads. Which files to read is left to the callers.
 
-mod ahead;
-
 use super::state::DataFile;
 use crate::error::{Error, Result};
-pub(super) use ahead::FileBytes;
+use crate::file_bytes::FileBytes;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, RecordBatchOptions,
     StringArray, StructArray, new_null_array,

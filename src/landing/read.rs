@@ -113,10 +113,22 @@ impl Read for PlannedStream {
 }
 
 impl PlannedStream {
+    /// The same open file, to be read by places; what is read so is handed out by the stream, too, when it comes there.
+    pub fn file(&self) -> std::io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// Reads what is left, and returns the content hash if the file was the planned one all the time.
     pub fn finish(mut self) -> Result<String, ReadFault> {
-        let rest = std::io::copy(&mut self, &mut std::io::sink());
-        rest.map_err(|error| unreadable(error.to_string()))?;
+        let mut rest = vec![0; READ_BYTES_MAX];
+        loop {
+            match self.read(&mut rest) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(unreadable(error.to_string())),
+            }
+        }
         if self.length != self.before.size || Stamp::of(&self.file)? != self.before {
             return Err(ReadFault::Changed);
         }

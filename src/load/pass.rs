@@ -12,8 +12,8 @@ use super::files::{FileDone, FileEnd, FilePart, FileState};
 use crate::batch::{MicroBatch, PlannedFile};
 use crate::bronze::{AheadWriter, LoadedRows, RowsAhead, STRETCH_ROWS};
 use crate::decode::{
-    Block, Blocks, Decoded, Framing, NewColumn, Unpacked, begins_as_text, decode_block,
-    decode_in_parts, is_for_together, is_of_blocks, is_plain_text_name,
+    Block, Blocks, Decoded, Framing, NewColumn, Stretches, Unpacked, begins_as_text, decode_block,
+    decode_in_parts, is_for_together, is_of_blocks, is_of_stretches, is_plain_text_name,
 };
 use crate::error::{Error, Result};
 use crate::landing::{ReadFault, ReadFile, open_planned, read};
@@ -23,7 +23,7 @@ use crate::settings::{SnapshotVersion, SourceSettings};
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use deltalake::kernel::Add;
-use shared::{Input, OpenFile, Shared, SharedStream, Taken};
+use shared::{FileBlocks, Input, OpenFile, Shared, SharedStream, Taken};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
@@ -297,37 +297,52 @@ impl<'w> Worker<'w> {
     fn stream(&mut self, taken: &mut Taken<'_>) -> Result<bool> {
         let place = taken.place;
         let file = self.pass.file(place);
-        let Some(framing) = Framing::of(&file.path, self.pass.source) else {
-            return Ok(false);
-        };
         let stream = match open_planned(&self.pass.source.path, file) {
             Ok(stream) => SharedStream(Arc::new(Mutex::new(Some(stream)))),
             Err(fault) => return self.unread(place, fault).map(|()| true),
         };
-        let mut unpacked = match Unpacked::open(&file.path, file.size, stream.clone()) {
-            Ok(Some(unpacked)) => unpacked,
-            // What cannot be read shows itself there, too.
-            Ok(None) | Err(_) => return Ok(false),
-        };
-        let mut front = Vec::new();
-        match (&mut unpacked).take(FRONT_BYTES).read_to_end(&mut front) {
-            Ok(_) if begins_as_text(&front) => {}
-            Ok(_) | Err(_) => return Ok(false),
-        }
-        let limits = self.pass.limits;
-        let input = Cursor::new(front).chain(unpacked);
-        let blocks = Input {
-            blocks: Blocks::new(input, limits.block_bytes, framing),
-            file: stream,
+        // What cannot be read shows itself where all of it is read, too.
+        let Some(blocks) = self.blocks_of(file, &stream).ok().flatten() else {
+            return Ok(false);
         };
         let open = Arc::new(OpenFile {
             place,
-            blocks: Mutex::new(Some(blocks)),
+            blocks: Mutex::new(Some(Input {
+                blocks,
+                file: stream,
+            })),
             state: Mutex::default(),
         });
         taken.open(Arc::clone(&open));
         self.blocks(&open)?;
         Ok(true)
+    }
+
+    /// What an open file is cut into; `None` where it turns out to be something else.
+    fn blocks_of(
+        &self,
+        file: &PlannedFile,
+        stream: &SharedStream,
+    ) -> std::io::Result<Option<FileBlocks>> {
+        let Pass { source, limits, .. } = self.pass;
+        if is_of_stretches(&file.path, source) {
+            let stretches = Stretches::of(stream.file()?, limits.block_bytes);
+            return Ok(Some(FileBlocks::Rows(Box::new(stretches))));
+        }
+        let Some(framing) = Framing::of(&file.path, source) else {
+            return Ok(None);
+        };
+        let Some(mut unpacked) = Unpacked::open(&file.path, file.size, stream.clone())? else {
+            return Ok(None);
+        };
+        let mut front = Vec::new();
+        (&mut unpacked).take(FRONT_BYTES).read_to_end(&mut front)?;
+        if !begins_as_text(&front) {
+            return Ok(None);
+        }
+        let input = Cursor::new(front).chain(unpacked);
+        let blocks = Blocks::new(input, limits.block_bytes, framing);
+        Ok(Some(FileBlocks::Text(Box::new(blocks))))
     }
 
     /// Decodes blocks of a file until none is left.
@@ -337,8 +352,7 @@ impl<'w> Worker<'w> {
             let next = {
                 let mut blocks = lock(&open.blocks);
                 let Some(input) = blocks.as_mut() else { break };
-                input.blocks.take_back(std::mem::take(&mut read));
-                match input.blocks.next_block() {
+                match input.blocks.next(std::mem::take(&mut read)) {
                     Ok(Some(block)) => {
                         lock(&open.state).in_work += 1;
                         block

@@ -5,6 +5,7 @@
 //! Here every value costs something, and a field that is not of the type that Parquet gives it is refused, so that the
 //! library reads the same values at the same places.
 
+use crate::decode::unpack::UnpackLimit;
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
@@ -275,9 +276,15 @@ fn check_page(file: &impl ChunkReader, start: u64) -> Result<()> {
     let mut window = WINDOW_BYTES;
     loop {
         let bytes = file.get_bytes(start, window.min(behind))?;
-        match check(&bytes, PAGE) {
+        match sizes_in(&bytes, PAGE) {
             Err(Fault::Cut) if window < behind => window = window.saturating_mul(16),
-            Ok(()) => return Ok(()),
+            Ok(sizes) if sizes.are_possible() => return Ok(()),
+            Ok(sizes) => {
+                let Sizes { plain, packed } = sizes;
+                return Err(ParquetError::General(format!(
+                    "a page of {packed} bytes says that it has {plain} when unpacked"
+                )));
+            }
             Err(Fault::Cut | Fault::Wrong) => return Err(refused("header of a page")),
         }
     }
@@ -287,13 +294,44 @@ fn refused(what: &str) -> ParquetError {
     ParquetError::General(format!("the {what} is damaged"))
 }
 
-fn check(bytes: &[u8], fields: Fields) -> std::result::Result<(), Fault> {
+/// How many bytes a page has by its header: the library takes memory for the plain ones before it unpacks any.
+#[derive(Clone, Copy, Default)]
+struct Sizes {
+    plain: u64,
+    packed: u64,
+}
+
+impl Sizes {
+    fn are_possible(self) -> bool {
+        self.plain <= UnpackLimit::of_file(self.packed).bytes_max
+    }
+
+    /// Notes the number of a field at the top of a header.
+    fn note(&mut self, field: i16, written: u64) {
+        // The sign, which is the last bit, is for the library to look at.
+        match field {
+            2 => self.plain = written >> 1,
+            3 => self.packed = written >> 1,
+            _ => {}
+        }
+    }
+}
+
+fn check(bytes: &[u8], fields: Fields) -> Step {
+    sizes_in(bytes, fields).map(drop)
+}
+
+/// The same, with what a header of a page tells.
+fn sizes_in(bytes: &[u8], fields: Fields) -> std::result::Result<Sizes, Fault> {
     let mut walk = Walk {
         bytes,
         at: 0,
         free_values: FREE_VALUES_MAX,
+        last_number: 0,
+        sizes: Sizes::default(),
     };
-    walk.structure(fields, DEPTH_MAX)
+    walk.structure(fields, DEPTH_MAX)?;
+    Ok(walk.sizes)
 }
 
 /// The numbers of the types in the compact form.
@@ -332,6 +370,8 @@ struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
     free_values: usize,
+    last_number: u64,
+    sizes: Sizes,
 }
 
 type Step = std::result::Result<(), Fault>;
@@ -355,6 +395,9 @@ impl Walk<'_> {
             };
             let known = fields.iter().find(|(known, _)| *known == id);
             self.value(found, known.map(|(_, kind)| *kind), depth)?;
+            if depth == DEPTH_MAX {
+                self.sizes.note(id, self.last_number);
+            }
         }
     }
 
@@ -427,6 +470,7 @@ impl Walk<'_> {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7F) << shift;
             if byte & 0x80 == 0 {
+                self.last_number = number;
                 return Ok(number);
             }
         }

@@ -1,18 +1,42 @@
 //! What the workers of a pass share: the files that none took yet, and the large ones that several decode.
 
 use crate::change::{FileFault, ParkReason};
-use crate::decode::{Blocks, Unpacked, fault_of};
+use crate::decode::{Block, Blocks, Stretches, Unpacked, fault_of};
 use crate::landing::{PlannedStream, ReadFault};
 use crate::load::files::FileState;
 use crate::parallel::lock;
+use bytes::Bytes;
+use std::fs::File;
 use std::io::{Chain, Cursor, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// The blocks of a file, and the file itself below them.
 pub(super) struct Input {
-    pub(super) blocks: Blocks<Chain<Cursor<Vec<u8>>, Unpacked<SharedStream>>>,
+    pub(super) blocks: FileBlocks,
     pub(super) file: SharedStream,
+}
+
+/// The text of a file, of which the first bytes were read already.
+type TextStream = Chain<Cursor<Vec<u8>>, Unpacked<SharedStream>>;
+
+/// What a file is cut into.
+pub(super) enum FileBlocks {
+    Text(Box<Blocks<TextStream>>),
+    Rows(Box<Stretches>),
+}
+
+impl FileBlocks {
+    /// The next block; `None` at the end. Its memory may be that of `last`, an earlier one.
+    pub(super) fn next(&mut self, last: Bytes) -> std::io::Result<Option<Block>> {
+        match self {
+            FileBlocks::Text(blocks) => {
+                blocks.take_back(last);
+                blocks.next_block()
+            }
+            FileBlocks::Rows(stretches) => stretches.next_block(),
+        }
+    }
 }
 
 /// A planned file that is read through unpackers, and whose end is wanted all the same.
@@ -29,6 +53,12 @@ impl Read for SharedStream {
 }
 
 impl SharedStream {
+    /// The same open file, to be read by places.
+    pub(super) fn file(&self) -> std::io::Result<File> {
+        let none = || std::io::Error::other("BUG: the file was read to its end");
+        lock(&self.0).as_ref().ok_or_else(none)?.file()
+    }
+
     pub(super) fn finish(&self) -> std::result::Result<String, ReadFault> {
         let stream = lock(&self.0).take();
         stream.map_or(Err(ReadFault::Changed), PlannedStream::finish)
@@ -162,7 +192,7 @@ fn unreadable(error: &std::io::Error) -> ReadFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{Blocks, Framing};
+    use crate::decode::Framing;
     use std::time::Duration;
 
     fn opened(place: usize) -> Arc<OpenFile> {
@@ -170,7 +200,11 @@ mod tests {
         let text = Unpacked::open("a.json", 0, file.clone());
         let text = text.unwrap().unwrap();
         let input = Input {
-            blocks: Blocks::new(Cursor::new(Vec::new()).chain(text), 1, Framing::lines()),
+            blocks: FileBlocks::Text(Box::new(Blocks::new(
+                Cursor::new(Vec::new()).chain(text),
+                1,
+                Framing::lines(),
+            ))),
             file,
         };
         Arc::new(OpenFile {
