@@ -1,4 +1,4 @@
-//! Cuts a file into blocks of whole lines, documents of JSON or separated values, while it is read, so that no more of it is in
+//! Cuts a text into blocks of whole lines, documents of JSON or separated values, while it is read, so that no more of it is in
 //! memory than a few.
 //!
 //! Each block knows what stands before it, so that blocks can be decoded side by side and still name every record by its
@@ -31,7 +31,7 @@ pub struct Framing(State);
 /// Whole records of a file.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The records with their line ends, or what stands from one document to another.
+    /// The records with their line ends, or what stands from one document to another; none where the content is rows.
     pub bytes: Bytes,
     /// What stands before them.
     pub before: Before,

@@ -4,11 +4,10 @@ use super::blocks::{Block, Content};
 use super::parquet::{self, Batches, MAGIC, Part};
 use super::rows::Before;
 use super::unpack::stream::damage;
-use crate::change::FileFault;
 use crate::file_bytes::FileBytes;
 use bytes::Bytes;
 use std::fs::File;
-use std::io::{Error, Result};
+use std::io::Result;
 use std::os::unix::fs::FileExt;
 
 /// The stretches of a file, one after the other.
@@ -41,7 +40,7 @@ impl Stretches {
         let (mut stretch, mut bytes) = (Vec::new(), 0);
         let before = self.rows;
         while bytes < self.stretch_bytes {
-            let Some(batch) = batches.next().map_err(fault)? else {
+            let Some(batch) = batches.next().map_err(damage)? else {
                 break;
             };
             bytes += batch.rows.get_array_memory_size();
@@ -71,7 +70,7 @@ impl Stretches {
                 None => FileBytes::asked(file),
             }
         };
-        Batches::open(&open, Part::ALL).map_err(fault)
+        Batches::open(&open, Part::ALL).map_err(damage)
     }
 
     /// Whether the file begins and ends as Parquet does.
@@ -85,8 +84,4 @@ impl Stretches {
         self.file.read_exact_at(&mut ends[4..], length - 4)?;
         Ok(ends[..4] == *MAGIC && ends[4..] == *MAGIC)
     }
-}
-
-fn fault(fault: FileFault) -> Error {
-    damage(fault)
 }
