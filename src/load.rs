@@ -46,7 +46,7 @@ pub struct LoadLimits {
     pub joined_file_bytes_max: u64,
     /// As soon as they have so many bytes in all.
     pub joined_bytes: usize,
-    /// JSON and CSV files of at least so many bytes are read in blocks.
+    /// JSON, CSV and Parquet files of at least so many bytes, packed ones of fewer, are read in blocks.
     pub streamed_bytes_min: u64,
     /// Bytes of a block.
     pub block_bytes: usize,

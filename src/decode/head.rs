@@ -16,7 +16,7 @@ use crate::schema::TableSchema;
 use crate::settings::{CsvSettings, Format, SourceSettings, TextEncoding};
 use bytes::Bytes;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 
 /// So many bytes of a file are read, and so many unpacked.
 pub const HEAD_BYTES_MAX: u64 = 1 << 20;
@@ -57,7 +57,7 @@ impl Head {
             .map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         let packing = Packing::of(path, &front);
-        let content = if front.starts_with(parquet::MAGIC) && ends_as_parquet(&mut file, size)? {
+        let content = if parquet::is_whole(&file).map_err(unreadable)? {
             Content::Parquet(file)
         } else if format::extension_of(&name) == "parquet" {
             return Err(parquet::not_whole());
@@ -287,17 +287,6 @@ fn of_text(bytes: Bytes, is_whole: bool) -> Content {
     }
 }
 
-fn ends_as_parquet(file: &mut File, size: u64) -> Result<bool, FileFault> {
-    let mut end = [0; 4];
-    if size < 12 {
-        return Ok(false);
-    }
-    file.seek(SeekFrom::End(-4))
-        .and_then(|_| file.read_exact(&mut end))
-        .map_err(unreadable)?;
-    Ok(end == *parquet::MAGIC)
-}
-
 /// Where the last of the first `records_max` whole records ends; a line end between quotes is none.
 fn end_of_records(bytes: &[u8], is_whole: bool, quote: Option<u8>, records_max: usize) -> usize {
     let (mut in_quotes, mut records, mut end) = (false, 0, 0);
@@ -329,7 +318,7 @@ mod tests {
     use super::*;
     use crate::decode::testing::{column, settings};
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-    use std::io::Write;
+    use std::io::{Seek, Write};
     use std::sync::Arc;
 
     fn head(path: &str, bytes: &[u8]) -> Result<Head, FileFault> {

@@ -24,10 +24,14 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Stands at both ends of a Parquet file.
 pub(super) const MAGIC: &[u8] = b"PAR1";
+/// Both of them, and the length of the footer.
+const BYTES_MIN: u64 = 12;
 
 /// Rows read at once. A debug build reads fewer, so that tests read files in several batches.
 const BATCH_ROWS: usize = if cfg!(debug_assertions) { 16 } else { 8_192 };
@@ -45,7 +49,7 @@ pub(super) type Open<'o, R> = &'o dyn Fn(Option<&ParquetMetaData>) -> std::io::R
 
 /// Reads the whole file; nothing is taken when any of it cannot be read.
 pub(super) fn load(bytes: &Bytes) -> Result<Vec<Batch>, FileFault> {
-    if bytes.len() < 12 || !bytes.starts_with(MAGIC) || !bytes.ends_with(MAGIC) {
+    if (bytes.len() as u64) < BYTES_MIN || !bytes.starts_with(MAGIC) || !bytes.ends_with(MAGIC) {
         return Err(not_whole());
     }
     load_part(&|_| Ok(bytes.clone()), Part::ALL)
@@ -65,6 +69,18 @@ impl Part {
         columns_max: usize::MAX,
         rows_max: usize::MAX,
     };
+}
+
+/// Whether an open file begins and ends as Parquet does. Its place is left where it is.
+pub(super) fn is_whole(file: &File) -> std::io::Result<bool> {
+    let length = file.metadata()?.len();
+    if length < BYTES_MIN {
+        return Ok(false);
+    }
+    let mut ends = [[0; MAGIC.len()]; 2];
+    file.read_exact_at(&mut ends[0], 0)?;
+    file.read_exact_at(&mut ends[1], length - MAGIC.len() as u64)?;
+    Ok(ends.iter().all(|end| end == MAGIC))
 }
 
 /// What does not begin and end as a Parquet file does.

@@ -1,14 +1,13 @@
 //! Cuts a Parquet file into stretches of rows while it is read from its places, so that no more of it is in memory than a few.
 
 use super::blocks::{Block, Content};
-use super::parquet::{self, Batches, MAGIC, Part};
+use super::parquet::{self, Batches, Part};
 use super::rows::Before;
 use super::unpack::stream::damage;
 use crate::file_bytes::FileBytes;
 use bytes::Bytes;
 use std::fs::File;
 use std::io::Result;
-use std::os::unix::fs::FileExt;
 
 /// The stretches of a file, one after the other.
 pub struct Stretches {
@@ -60,7 +59,7 @@ impl Stretches {
     }
 
     fn open(&self) -> Result<Batches> {
-        if !self.is_whole()? {
+        if !parquet::is_whole(&self.file)? {
             return Err(damage(parquet::not_whole()));
         }
         let open = |metadata: Option<&_>| {
@@ -71,17 +70,5 @@ impl Stretches {
             }
         };
         Batches::open(&open, Part::ALL).map_err(damage)
-    }
-
-    /// Whether the file begins and ends as Parquet does.
-    fn is_whole(&self) -> Result<bool> {
-        let length = self.file.metadata()?.len();
-        let mut ends = [0; 8];
-        if length < 12 {
-            return Ok(false);
-        }
-        self.file.read_exact_at(&mut ends[..4], 0)?;
-        self.file.read_exact_at(&mut ends[4..], length - 4)?;
-        Ok(ends[..4] == *MAGIC && ends[4..] == *MAGIC)
     }
 }
