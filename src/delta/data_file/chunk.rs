@@ -66,8 +66,11 @@ impl<T: Entry + Hash + Eq + ?Sized> Known<T> {
 
 enum Content {
     Numbers(Known<i64>, Width),
-    /// Beside what is known of them, whether each page found that texts begin like those before them.
-    Texts(Known<str>, bool),
+    Texts {
+        known: Known<str>,
+        /// Every page so far had texts that begin like those before them, or none that are not numbered.
+        begin_alike: bool,
+    },
 }
 
 impl Content {
@@ -78,7 +81,7 @@ impl Content {
                 let dictionary = known.dictionary.as_ref()?;
                 Some((dictionary.page(*width), dictionary.values.len()))
             }
-            Content::Texts(known, _) => {
+            Content::Texts { known, .. } => {
                 let dictionary = known.dictionary.as_ref()?;
                 Some((dictionary.page(Width::Bits64), dictionary.values.len()))
             }
@@ -109,7 +112,10 @@ impl ChunkWriter {
     ) -> ChunkWriter {
         let content = match kind {
             ColumnKind::Number(width) => Content::Numbers(Known::new(repeats), width),
-            ColumnKind::Text => Content::Texts(Known::new(repeats), true),
+            ColumnKind::Text => Content::Texts {
+                known: Known::new(repeats),
+                begin_alike: true,
+            },
         };
         ChunkWriter {
             column,
@@ -166,7 +172,7 @@ impl ChunkWriter {
                 }
                 number_page(page, known, &numbers, values.null_count(), *width)
             }
-            Content::Texts(known, begin_alike) => {
+            Content::Texts { known, begin_alike } => {
                 if let Some(filter) = &mut self.filter {
                     filter.add_texts(&texts(values))?;
                 }
@@ -207,7 +213,7 @@ impl ChunkWriter {
         let filter = self.filter.map(Filter::finish).transpose()?.flatten();
         let (bytes, mut closed) = match &self.content {
             Content::Numbers(known, _) => written.close(self.column, &known.bounds),
-            Content::Texts(known, _) => written.close(self.column, &known.bounds),
+            Content::Texts { known, .. } => written.close(self.column, &known.bounds),
         }
         .map_err(unwritable)?;
         closed.bloom_filter = filter;
